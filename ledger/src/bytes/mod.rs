@@ -1,0 +1,6 @@
+//! The smallest units: hashes, canonical JSON and keys. Nothing here knows what a record says.
+
+pub mod canon;
+pub mod hash;
+pub mod key;
+pub mod time;

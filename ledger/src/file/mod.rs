@@ -1,0 +1,3 @@
+//! Ledgers as files: what a reader is given, what a writer keeps.
+
+pub mod chain;

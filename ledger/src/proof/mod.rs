@@ -1,0 +1,1 @@
+//! Proofs over record hashes: the Merkle tree and what is signed about it.
