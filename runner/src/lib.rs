@@ -1,0 +1,3 @@
+//! Executes untrusted workloads in sandboxes and records what each launch really did.
+
+pub mod run;

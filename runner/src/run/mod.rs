@@ -1,0 +1,3 @@
+//! The spine of one run and what is measured about it.
+
+pub mod output;
