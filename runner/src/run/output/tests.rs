@@ -145,7 +145,7 @@ fn exactly_4096_bytes_are_inline_and_one_more_is_a_blob() {
     ] {
         let blob = capture(None, Fault::None, chunks);
         assert_eq!(blob.captured.output, model(&bytes, None));
-        assert_eq!(blob.committed, [bytes.clone()]);
+        assert_eq!(blob.committed, [&bytes[..]]);
         assert!(blob.captured.output.text.is_none());
         assert!(blob.captured.unmeasured.is_none());
     }
