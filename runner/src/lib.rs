@@ -12,4 +12,5 @@
 pub mod init;
 pub mod mechanism;
 pub mod plan;
+pub mod run;
 pub mod sys;
