@@ -13,4 +13,5 @@ pub mod init;
 pub mod mechanism;
 pub mod plan;
 pub mod run;
+pub mod runtime;
 pub mod sys;
