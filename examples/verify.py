@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 MAX_LINE, MAX_DEPTH, MAX_INTEGER, SEGMENT = 65535, 16, 2**53 - 1, 8192
 ENVELOPE = re.compile(rb'\{"key":"([0-9a-f]{64})","record":(.*),"signature":"(.{88})"\}', re.DOTALL)  # offsets 83, -104
-P, Y8 = 2**255 - 19, 0x05fc536d880238b13933c6d3acdfd5f098eff289f4b345b027b2c28f95e82626  # WEAK: order divides 8, lax forms too
+P, Y8 = 2**255 - 19, 0x05fc536d880238b13933c6d305acdfd5f098eff289f4c345b027b2c28f95e826  # WEAK: order divides 8, lax forms too
 WEAK = {(y | sign << 255).to_bytes(32, "little") for y in (0, 1, P - 1, Y8, P - Y8, P, P + 1) for sign in (0, 1)}
 FIELDS = {"body", "clock", "kind", "ledger", "previous", "sequence", "time", "version"}
 BODY = {"genesis": {"custody", "origin", "publicKey", "tool"}, "key": {"custody", "publicKey", "reason"}}
@@ -38,7 +38,7 @@ def integer(text):
 def parse(line):
     if len(line) > MAX_LINE:
         raise ValueError(f"record-too-large: {len(line)} bytes, at most {MAX_LINE}")
-    brackets = re.sub(rb'"(?:[^"\\]|\\.)*"', b"", line, flags=re.DOTALL)
+    brackets = re.sub(rb'"(?:[^"\\]|\\.)*"|[^"{}\[\]]+', b"", line, flags=re.DOTALL)
     if max(itertools.accumulate((c in b"[{") - (c in b"]}") for c in brackets), default=0) > MAX_DEPTH:
         raise ValueError(f"record-malformed: nested deeper than {MAX_DEPTH}")
     order = lambda pairs: dict(sorted(pairs, key=lambda pair: pair[0].encode("utf-16-be")))  # as RFC 8785 wants it
