@@ -72,7 +72,8 @@ class InTheSandbox(unittest.TestCase):
         self.assert_verified()
 
     def test_environment_values_are_nowhere_in_the_ledger(self):
-        self.exec()
+        self.assertEqual(self.exec().returncode, 0)
+        self.assertEqual(self.records()[-1]["kind"], "execution")
         for path in self.ledger.rglob("*"):
             if path.is_file():
                 self.assertNotIn(b"a-value-that-must-not-be-kept", path.read_bytes(), path)
