@@ -377,7 +377,10 @@ mod tests {
         assert!(list(&at.path().join("none")).unwrap().is_empty());
         let error = read(at.path()).unwrap_err();
         assert_eq!(error.operation, Operation::Read);
-        assert_eq!(error.to_string(), format!("cannot read {}", at.path().display()));
+        assert_eq!(
+            error.to_string(),
+            format!("cannot read {}", at.path().display())
+        );
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub use keys::{KeyFileError, create_key_file, read_key_file};
 pub use layout::{SEGMENT_RECORDS, blob_name, segment_name};
 pub use lock::{LockError, RunLock};
 pub use notice::Notice;
-pub use open::{Description, KeyChoice, OpenLedgerError, OpenOptions, describe};
+pub use open::{Description, FindError, KeyChoice, OpenLedgerError, OpenOptions, describe};
 pub use state::WriteTipError;
 pub use tail::ReadRecordsError;
 

@@ -1,8 +1,9 @@
 //! Appending one record: the line, the write, the flush, and what is renewed after it.
 
-use super::acknowledged::{Difference, StoredCheckpointError};
+use super::acknowledged::Difference;
 use super::heads;
 use super::layout::Layout;
+use super::open::FindError;
 use super::state::State;
 use super::tail::ReadRecordsError;
 use super::{Notice, Store};
@@ -103,21 +104,25 @@ pub enum AppendError {
     #[error("{damage}, and a record that does verify stands behind it")]
     #[diagnostic(
         code(ledger::append::damaged),
-        help("no crash does this: look at the segment, restore it from a copy, or begin another ledger")
+        help(
+            "no crash does this: look at the segment, restore it from a copy, or begin another ledger"
+        )
     )]
     Damaged {
         /// What is wrong.
         damage: String,
     },
-    /// The stored checkpoint is none, or not this ledger's.
+    /// It could not be found out where the ledger stands.
     #[error(transparent)]
-    #[diagnostic(code(ledger::append::checkpoint))]
-    Checkpoint(#[from] StoredCheckpointError),
+    #[diagnostic(transparent)]
+    Find(#[from] FindError),
     /// Records that were acknowledged are not there any more.
     #[error("{difference}")]
     #[diagnostic(
         code(ledger::append::differs),
-        help("nothing was signed; restore the records that are missing, or open the ledger with --accept-rollback")
+        help(
+            "nothing was signed; restore the records that are missing, or open the ledger with --accept-rollback"
+        )
     )]
     Differs {
         /// How.

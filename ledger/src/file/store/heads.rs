@@ -124,7 +124,10 @@ pub(super) fn known_at(key_folder: &Path, folder: &str) -> Result<Vec<(PathBuf, 
     let mut known = Vec::new();
     for name in durable::list(key_folder)? {
         let path = key_folder.join(name);
-        if path.extension().is_some_and(|extension| extension == "heads") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "heads")
+        {
             let lines = read(&path)?.lines.into_iter();
             known.extend(
                 lines

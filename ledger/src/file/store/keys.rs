@@ -46,7 +46,10 @@ pub enum KeyFileError {
     },
     /// Others may put another key in its place.
     #[error("the key folder {} has mode {mode:04o}, others can write to it", path.display())]
-    #[diagnostic(code(ledger::key::folder_writable_by_others), help("chmod 700 the folder"))]
+    #[diagnostic(
+        code(ledger::key::folder_writable_by_others),
+        help("chmod 700 the folder")
+    )]
     FolderWritableByOthers {
         /// The folder.
         path: PathBuf,
@@ -169,7 +172,10 @@ mod tests {
         let path = at.path().join("key.pem");
         let public = create_key_file(&path).unwrap();
         assert_eq!(read_key_file(&path).unwrap().public(), &public);
-        assert!(matches!(create_key_file(&path), Err(KeyFileError::Exists(_))));
+        assert!(matches!(
+            create_key_file(&path),
+            Err(KeyFileError::Exists(_))
+        ));
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o600);
     }
@@ -195,7 +201,10 @@ mod tests {
     fn what_is_no_key_is_said_so() {
         let at = tempfile::tempdir().unwrap();
         let path = at.path().join("key.pem");
-        assert!(matches!(read_key_file(&path), Err(KeyFileError::Missing(_))));
+        assert!(matches!(
+            read_key_file(&path),
+            Err(KeyFileError::Missing(_))
+        ));
         assert!(matches!(
             read_key_file(at.path()),
             Err(KeyFileError::NotAFile(_))
@@ -203,7 +212,10 @@ mod tests {
         for content in [b"hello".as_slice(), b"", b"\xff\xfe"] {
             std::fs::write(&path, content).unwrap();
             chmod(&path, 0o600);
-            assert!(matches!(read_key_file(&path), Err(KeyFileError::Key { .. })));
+            assert!(matches!(
+                read_key_file(&path),
+                Err(KeyFileError::Key { .. })
+            ));
         }
     }
 

@@ -89,7 +89,10 @@ impl fmt::Display for Notice {
             Self::RollbackAccepted {
                 difference,
                 sequence,
-            } => write!(f, "went on although {difference}; record {sequence} says so"),
+            } => write!(
+                f,
+                "went on although {difference}; record {sequence} says so"
+            ),
             Self::ClosedRun { run, start } => write!(
                 f,
                 "run {run} (record {start}) ended without a word, recorded as interrupted"

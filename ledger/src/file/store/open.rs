@@ -14,7 +14,9 @@ use super::tail::{self, Ending, ReadRecordsError};
 use super::{Folder, Notice, Store};
 use crate::bytes::canon::{U53, WriteLineError, escape_bytes};
 use crate::bytes::hash::Hash;
-use crate::bytes::key::{Base64, KeyId, LocalKey, PrivateKeyError, PublicKey, Signer, random_bytes};
+use crate::bytes::key::{
+    Base64, KeyId, LocalKey, PrivateKeyError, PublicKey, Signer, random_bytes,
+};
 use crate::bytes::time::Stamp;
 use crate::file::chain::Chain;
 use crate::file::durable::{self, FileError};
@@ -100,17 +102,10 @@ pub enum OpenLedgerError {
         help("put the ledger on a local file system")
     )]
     Lock(#[from] LockError),
-    /// The records could not be read.
+    /// It could not be found out where the ledger stands.
     #[error(transparent)]
-    #[diagnostic(code(ledger::open::read))]
-    Read(#[from] ReadRecordsError),
-    /// The stored checkpoint is none, or not this ledger's.
-    #[error(transparent)]
-    #[diagnostic(
-        code(ledger::open::checkpoint),
-        help("no crash does this: find out who wrote the file; the ledger goes on once it is moved away")
-    )]
-    Checkpoint(#[from] StoredCheckpointError),
+    #[diagnostic(transparent)]
+    Find(#[from] FindError),
     /// Records that were acknowledged are not there any more.
     #[error("{difference}{}", damage.as_ref().map_or_else(String::new, |damage| format!("; {damage}")))]
     #[diagnostic(
@@ -176,7 +171,9 @@ pub enum OpenLedgerError {
     #[diagnostic(code(ledger::open::line))]
     Line(#[from] WriteLineError),
     /// What follows from the first record could not be written.
-    #[error("the ledger was begun, and not everything that follows from its first record was written")]
+    #[error(
+        "the ledger was begun, and not everything that follows from its first record was written"
+    )]
     #[diagnostic(code(ledger::open::renew))]
     Renew(#[from] RenewError),
     /// A line of `.heads` could not be changed.
@@ -196,12 +193,34 @@ struct Key {
 }
 
 /// A ledger as it was found.
-struct Found {
-    state: State,
-    ending: Ending,
+pub(super) struct Found {
+    pub(super) state: State,
+    pub(super) ending: Ending,
     heads: Heads,
     acknowledged: Vec<Acknowledged>,
-    differences: Vec<Difference>,
+    pub(super) differences: Vec<Difference>,
+}
+
+/// Why it could not be found out where a ledger stands.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub enum FindError {
+    /// The system refused.
+    #[error(transparent)]
+    #[diagnostic(code(ledger::find::file))]
+    File(#[from] FileError),
+    /// The records could not be read.
+    #[error(transparent)]
+    #[diagnostic(code(ledger::find::read))]
+    Read(#[from] ReadRecordsError),
+    /// The stored checkpoint is none, or not this ledger's.
+    #[error(transparent)]
+    #[diagnostic(
+        code(ledger::find::checkpoint),
+        help(
+            "no crash does this: find out who wrote the file; the ledger goes on once it is moved away"
+        )
+    )]
+    Checkpoint(#[from] StoredCheckpointError),
 }
 
 impl Store {
@@ -298,7 +317,10 @@ impl Store {
         if let Some(moved) = own.filter(|line| line.path != store.folder.path)
             && accepted.is_none()
         {
-            heads::put(&heads_file, &store.folder.line(ledger, moved.size, moved.root))?;
+            heads::put(
+                &heads_file,
+                &store.folder.line(ledger, moved.size, moved.root),
+            )?;
         }
         for (file, line) in &strangers {
             heads::forget(file, &line.ledger)?;
@@ -321,7 +343,7 @@ impl Store {
         }
         let strangers = heads::known_at(options.key_folder, &folder.path)?;
         let mut differences: Vec<_> = strangers.iter().map(gone).collect();
-        if let Some(signed) = acknowledged::stored_checkpoint(&layout)? {
+        if let Some(signed) = acknowledged::stored_checkpoint(&layout).map_err(FindError::from)? {
             let claim = signed.claim();
             differences.push(Difference::Shorter {
                 source_file: layout.checkpoint(),
@@ -425,7 +447,11 @@ fn find_by_caches(layout: &Layout, key_folder: &Path) -> Result<Option<Found>, O
 }
 
 /// Reads on from `state` to the end, and holds the result against what was acknowledged.
-fn find(layout: &Layout, mut state: State, key_folder: &Path) -> Result<Found, OpenLedgerError> {
+pub(super) fn find(
+    layout: &Layout,
+    mut state: State,
+    key_folder: &Path,
+) -> Result<Found, FindError> {
     let ending = tail::read_on(layout, &mut state, &mut |state| state.write_tree(layout))?;
     state.write_tree(layout)?;
     let mut acknowledged = Vec::new();
@@ -602,7 +628,8 @@ pub fn describe(dir: &Path) -> Result<Description, OpenLedgerError> {
     let ending = tail::read_on(&layout, &mut state, &mut |state| {
         state.forget_fresh();
         Ok(())
-    })?;
+    })
+    .map_err(FindError::from)?;
     let chain = &state.chain;
     match (chain.ledger(), chain.origin(), chain.active()) {
         (Some(ledger), Some(origin), Some(active)) => Ok(Description {

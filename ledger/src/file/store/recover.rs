@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use super::acknowledged::{self, Difference};
+use super::acknowledged::Difference;
 use super::append::{AppendError, Durability, step_verified};
 use super::layout::Layout;
 use super::state::State;
 use super::tail::{self, Ending, Torn};
-use super::{Notice, Store};
+use super::{Notice, Store, open};
 use crate::bytes::canon::U53;
 use crate::bytes::hash::Hash;
 use crate::bytes::time::Stamp;
@@ -21,7 +21,7 @@ impl Store {
             return Err(AppendError::Stopped);
         }
         let read = tail::read_on(&self.layout, &mut self.state, &mut |_| Ok(()));
-        let ending = match read {
+        let mut ending = match read {
             Ok(ending) => ending,
             Err(error) => {
                 self.stopped = true;
@@ -29,35 +29,16 @@ impl Store {
             }
         };
         if matches!(ending, Ending::Torn(_)) {
-            // Only at or after what was acknowledged, by this process or another.
-            let differences = self.differences()?;
-            if let Some(difference) = worst(differences) {
+            // Only at or after what was acknowledged, by this process or another. Rare enough to ask the
+            // records alone, whatever became of the caches.
+            let found = open::find(&self.layout, State::default(), &self.key_folder)?;
+            if let Some(difference) = worst(found.differences) {
                 self.stopped = true;
                 return Err(AppendError::Differs { difference });
             }
+            (self.state, ending) = (found.state, found.ending);
         }
         self.repair(ending, None, stamp)
-    }
-
-    /// How the ledger is not what was acknowledged, by the files as they are now.
-    fn differences(&mut self) -> Result<Vec<Difference>, AppendError> {
-        self.state.write_tree(&self.layout)?;
-        let file = super::heads::path(&self.key_folder, &self.signer.public().id());
-        let heads = super::heads::read(&file)?;
-        let by_heads = acknowledged::by_heads(&file, &heads, Some(&self.ledger));
-        let by_checkpoint = match acknowledged::stored_checkpoint(&self.layout)? {
-            Some(signed) => Some(acknowledged::by_checkpoint(
-                &self.layout,
-                &signed,
-                &self.state.chain,
-            )?),
-            None => None,
-        };
-        let mut differences = Vec::new();
-        for known in by_heads.iter().chain(&by_checkpoint) {
-            differences.extend(acknowledged::difference(known, &self.state, &self.layout)?);
-        }
-        Ok(differences)
     }
 
     /// Puts the end of the ledger in order; with an accepted difference a record says so in any case.
@@ -150,8 +131,7 @@ impl Store {
             file: aside.map(|(hash, _)| format!("torn/{hash}")),
             sha256: aside.map(|(hash, _)| hash),
         };
-        let appended =
-            self.write_record(Body::Recovery(body), None, stamp, Durability::Durable)?;
+        let appended = self.write_record(Body::Recovery(body), None, stamp, Durability::Durable)?;
         let sequence = appended.sequence.value();
         if let Some(difference) = accepted {
             self.notices.push(Notice::RollbackAccepted {

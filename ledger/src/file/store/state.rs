@@ -108,7 +108,11 @@ impl State {
         }
         let path = layout.tree();
         let file = durable::open_or_create(&path)?;
-        let bytes: Vec<u8> = self.fresh.iter().flat_map(|hash| *hash.as_bytes()).collect();
+        let bytes: Vec<u8> = self
+            .fresh
+            .iter()
+            .flat_map(|hash| *hash.as_bytes())
+            .collect();
         let offset = tree::stored_count(self.fresh_from) * HASH_BYTES as u64;
         durable::write_at(&file, &path, &bytes, offset)?;
         self.fresh.clear();
@@ -190,7 +194,12 @@ impl TreeFile {
 
     fn hash(&self, index: u64) -> Result<Hash, FileError> {
         let mut bytes = [0; HASH_BYTES];
-        durable::read_at(&self.file, &self.path, &mut bytes, index * HASH_BYTES as u64)?;
+        durable::read_at(
+            &self.file,
+            &self.path,
+            &mut bytes,
+            index * HASH_BYTES as u64,
+        )?;
         Ok(Hash::from_bytes(bytes))
     }
 

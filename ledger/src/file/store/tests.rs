@@ -109,7 +109,8 @@ impl Place {
             .write(true)
             .open(self.segment(0))
             .unwrap();
-        file.set_len(file.metadata().unwrap().len() - bytes).unwrap();
+        file.set_len(file.metadata().unwrap().len() - bytes)
+            .unwrap();
     }
 
     fn push(&self, bytes: &[u8]) {
@@ -179,10 +180,14 @@ fn walk(dir: &Path) -> Vec<Record> {
 fn root_of(dir: &Path, size: u64) -> Hash {
     let mut tree = Frontier::new();
     let records = lines(dir);
-    let records = records.iter().filter(|line| !line.starts_with(OPENING_PREFIX));
-    records.take(usize::try_from(size).unwrap()).for_each(|line| {
-        tree.push(Hash::leaf(line));
-    });
+    let records = records
+        .iter()
+        .filter(|line| !line.starts_with(OPENING_PREFIX));
+    records
+        .take(usize::try_from(size).unwrap())
+        .for_each(|line| {
+            tree.push(Hash::leaf(line));
+        });
     assert_eq!(tree.size(), size);
     tree.root()
 }
@@ -208,7 +213,10 @@ fn run_id() -> RunId {
 
 /// A start whose argv is sealed, and its opening.
 fn start(run: RunId) -> (Body, Opened) {
-    let argv = Salted(Salt([0xab; SALT_BYTES]), List::Inline(vec!["secret".to_owned()]));
+    let argv = Salted(
+        Salt([0xab; SALT_BYTES]),
+        List::Inline(vec!["secret".to_owned()]),
+    );
     let body = Start {
         controls: Controls::default(),
         host: U53::ZERO,

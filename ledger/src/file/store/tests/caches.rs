@@ -166,7 +166,7 @@ fn a_checkpoint_that_no_crash_leaves_is_refused() {
         std::fs::write(&path, text).unwrap();
         let error = place.try_open().unwrap_err();
         assert!(
-            matches!(error, OpenLedgerError::Checkpoint(_)),
+            matches!(error, OpenLedgerError::Find(FindError::Checkpoint(_))),
             "{defect}: {error}"
         );
     }

@@ -31,7 +31,13 @@ fn a_ledger_is_begun_with_its_own_key() {
     assert_eq!(&genesis.origin, store.origin());
     assert!(genesis.origin.as_str().starts_with("host/"));
     assert_eq!(records[0].ledger, *store.id());
-    for file in ["records/00000000.jsonl", "checkpoint", "tree", "tip", "lock"] {
+    for file in [
+        "records/00000000.jsonl",
+        "checkpoint",
+        "tree",
+        "tip",
+        "lock",
+    ] {
         assert_eq!(mode(&place.dir().join(file)), 0o600, "{file}");
     }
     for folder in [place.dir(), place.dir().join("records"), place.keys()] {
@@ -124,7 +130,10 @@ fn later_segments_without_the_first_are_no_ledger() {
 #[test]
 fn a_key_file_signs_and_another_one_does_not() {
     let place = Place::new();
-    let (one, two) = (place.at.path().join("one.pem"), place.at.path().join("two.pem"));
+    let (one, two) = (
+        place.at.path().join("one.pem"),
+        place.at.path().join("two.pem"),
+    );
     let id = create_key_file(&one).unwrap().id();
     let other = create_key_file(&two).unwrap().id();
     let with = |path: &Path| {
@@ -173,7 +182,9 @@ fn a_key_that_others_can_read_signs_nothing() {
     std::fs::set_permissions(place.keys(), std::fs::Permissions::from_mode(0o777)).unwrap();
     assert!(matches!(
         place.try_open(),
-        Err(OpenLedgerError::Key(KeyFileError::FolderWritableByOthers { .. }))
+        Err(OpenLedgerError::Key(
+            KeyFileError::FolderWritableByOthers { .. }
+        ))
     ));
 }
 
@@ -184,16 +195,16 @@ fn an_ephemeral_key_begins_a_ledger_that_ends_with_it() {
     let mut store = place.try_open_with(ephemeral).unwrap();
     say(&mut store, "one");
     say(&mut store, "two");
-    assert_eq!((store.key_file(), store.custody()), (None, Some(Custody::Ephemeral)));
+    assert_eq!(
+        (store.key_file(), store.custody()),
+        (None, Some(Custody::Ephemeral))
+    );
     drop(store);
     assert!(matches!(
         place.try_open_with(ephemeral),
         Err(OpenLedgerError::Ephemeral(_))
     ));
-    assert!(matches!(
-        place.try_open(),
-        Err(OpenLedgerError::KeyGone(_))
-    ));
+    assert!(matches!(place.try_open(), Err(OpenLedgerError::KeyGone(_))));
     assert_eq!(place.walk_covered().len(), 3);
 }
 
