@@ -16,9 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 
+pub(in crate::file) use attachments::hash_of;
 pub use attachments::{Attachments, BlobState, RunState, TornFile};
 pub use lines::{Line, Lines, LongLine};
 
@@ -90,7 +91,12 @@ impl Source {
         };
         let file = match File::open(path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
                 return Err(OpenSourceError::NotFound(path.to_owned()));
             }
             Err(error) => return Err(at("open", error).into()),
@@ -393,16 +399,9 @@ pub fn read_checkpoint(path: &Path) -> Result<Vec<u8>, ReadError> {
         path: path.to_owned(),
         source,
     };
-    let file = rustix::fs::openat(
-        CWD,
-        path,
-        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY,
-        Mode::empty(),
-    )
-    .map_err(|errno| error("open", errno.into()))?;
+    let file = File::open(path).map_err(|source| error("open", source))?;
     let mut bytes = Vec::new();
-    File::from(file)
-        .take(CHECKPOINT_BYTES)
+    file.take(CHECKPOINT_BYTES)
         .read_to_end(&mut bytes)
         .map_err(|source| error("read", source))?;
     Ok(bytes)

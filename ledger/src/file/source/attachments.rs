@@ -92,7 +92,7 @@ impl Attachments {
         let text = hash.to_string();
         let (two, name) = text.split_at(2);
         let (folder, opened) = folder.open_below(&["blobs", two], name)?;
-        let mut file = match opened {
+        let file = match opened {
             Opened::File(fd) => File::from(fd),
             Opened::Missing => return Ok(BlobState::Missing),
             Opened::Foreign => return Ok(BlobState::Foreign),
@@ -111,7 +111,7 @@ impl Attachments {
             });
         }
         let mut content = (size <= keep).then(Vec::new);
-        let found = hash_of(&mut file, content.as_mut()).map_err(|source| error("read", source))?;
+        let found = hash_of(&mut file.take(size + 1), content.as_mut()).map_err(|source| error("read", source))?;
         Ok(if found == *hash {
             BlobState::Good { size, content }
         } else {

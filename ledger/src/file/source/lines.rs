@@ -67,8 +67,8 @@ impl Segment {
 }
 
 pub(super) enum Input {
+    /// No further file.
     Nothing,
-    Stream(Option<Box<dyn Read>>),
     Segments {
         records: Folder,
         waiting: VecDeque<Segment>,
@@ -116,16 +116,16 @@ impl Lines {
         }
     }
 
-    pub(super) fn of_stream(name: &str, reader: Box<dyn Read>) -> Self {
-        let mut lines = Self::new(Input::Nothing);
-        lines.input = Input::Stream(Some(reader));
-        lines.current = None;
-        if let Input::Stream(reader) = &mut lines.input {
-            lines.current = reader
-                .take()
-                .map(|reader| Current::new(reader, name.into(), PathBuf::from(name), true));
+    pub(in crate::file) fn of_stream(name: &str, reader: Box<dyn Read>) -> Self {
+        Self {
+            input: Input::Nothing,
+            current: Some(Current::new(
+                reader,
+                name.into(),
+                PathBuf::from(name),
+                true,
+            )),
         }
-        lines
     }
 
     /// The next line; what is wrong with the files between lines goes to `report`.
