@@ -201,7 +201,12 @@ enum Lock {
 }
 
 impl Folder {
-    fn error(&self, operation: &'static str, name: &str, source: impl Into<io::Error>) -> ReadError {
+    fn error(
+        &self,
+        operation: &'static str,
+        name: &str,
+        source: impl Into<io::Error>,
+    ) -> ReadError {
         ReadError {
             operation,
             path: self.path.join(name),

@@ -111,7 +111,8 @@ impl Attachments {
             });
         }
         let mut content = (size <= keep).then(Vec::new);
-        let found = hash_of(&mut file.take(size + 1), content.as_mut()).map_err(|source| error("read", source))?;
+        let found = hash_of(&mut file.take(size + 1), content.as_mut())
+            .map_err(|source| error("read", source))?;
         Ok(if found == *hash {
             BlobState::Good { size, content }
         } else {

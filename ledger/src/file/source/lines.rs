@@ -119,12 +119,7 @@ impl Lines {
     pub(in crate::file) fn of_stream(name: &str, reader: Box<dyn Read>) -> Self {
         Self {
             input: Input::Nothing,
-            current: Some(Current::new(
-                reader,
-                name.into(),
-                PathBuf::from(name),
-                true,
-            )),
+            current: Some(Current::new(reader, name.into(), PathBuf::from(name), true)),
         }
     }
 
@@ -157,10 +152,7 @@ impl Lines {
         }
     }
 
-    fn next_file(
-        &mut self,
-        report: &mut dyn FnMut(Finding),
-    ) -> Result<Option<Current>, ReadError> {
+    fn next_file(&mut self, report: &mut dyn FnMut(Finding)) -> Result<Option<Current>, ReadError> {
         let Input::Segments {
             records,
             waiting,
@@ -269,8 +261,11 @@ impl Current {
     fn check_count(&self, report: &mut dyn FnMut(Finding)) {
         if self.records > SEGMENT_RECORDS {
             report(
-                foreign(&self.file, "the segment has more records than a segment holds")
-                    .versus(SEGMENT_RECORDS, self.records),
+                foreign(
+                    &self.file,
+                    "the segment has more records than a segment holds",
+                )
+                .versus(SEGMENT_RECORDS, self.records),
             );
         } else if self.records < SEGMENT_RECORDS && !self.last {
             report(
