@@ -90,6 +90,7 @@ impl Input {
 pub struct Lines {
     input: Input,
     current: Option<Current>,
+    files: u64,
 }
 
 impl std::fmt::Debug for Lines {
@@ -113,14 +114,23 @@ impl Lines {
         Self {
             input,
             current: None,
+            files: 0,
         }
     }
 
     pub(in crate::file) fn of_stream(name: &str, reader: Box<dyn Read>) -> Self {
+        let current = Current::new(reader, name.into(), PathBuf::from(name), true);
         Self {
             input: Input::Nothing,
-            current: Some(Current::new(reader, name.into(), PathBuf::from(name), true)),
+            current: Some(current),
+            files: 1,
         }
+    }
+
+    /// How many files have been read so far, the present one included.
+    #[must_use]
+    pub const fn files(&self) -> u64 {
+        self.files
     }
 
     /// The next line; what is wrong with the files between lines goes to `report`.
@@ -131,7 +141,10 @@ impl Lines {
         loop {
             let Some(current) = &mut self.current else {
                 match self.next_file(report)? {
-                    Some(next) => self.current = Some(next),
+                    Some(next) => {
+                        self.files += 1;
+                        self.current = Some(next);
+                    }
                     None => return Ok(None),
                 }
                 continue;
