@@ -62,8 +62,11 @@ pub(super) fn shorten(text: &str) -> String {
 /// Where the text stops being JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError {
+    /// What is wrong, or the last character when the text ends too early.
     pub(super) span: Range<usize>,
     pub(super) expected: &'static str,
+    /// The text ends where something had to follow.
+    pub(super) at_end: bool,
 }
 
 /// Reads exactly one value.
@@ -107,14 +110,19 @@ impl Parser<'_> {
 
     /// Marks the character that stands here, or the last one at the end of the text.
     fn error(&self, expected: &'static str) -> SyntaxError {
-        let span = match self.rest().chars().next() {
-            Some(c) => self.at..self.at + c.len_utf8(),
+        let next = self.rest().chars().next().map(char::len_utf8);
+        let span = match next {
+            Some(length) => self.at..self.at + length,
             None => {
                 let last = self.text.chars().next_back().map_or(0, char::len_utf8);
                 self.text.len() - last..self.text.len()
             }
         };
-        SyntaxError { span, expected }
+        SyntaxError {
+            span,
+            expected,
+            at_end: next.is_none(),
+        }
     }
 
     fn value(&mut self, depth: usize) -> Result<Node, SyntaxError> {
@@ -166,6 +174,7 @@ impl Parser<'_> {
             Err(_) => Err(SyntaxError {
                 span: start..self.at,
                 expected: "a number such as 512",
+                at_end: false,
             }),
         }
     }
@@ -191,6 +200,7 @@ impl Parser<'_> {
                     return Err(SyntaxError {
                         span: start..self.text.len(),
                         expected: "a closing double quote",
+                        at_end: true,
                     });
                 }
             }
@@ -200,6 +210,7 @@ impl Parser<'_> {
         serde_json::from_str(quoted).map_err(|_| SyntaxError {
             span: start..self.at,
             expected: "a text with no escape but \\\" \\\\ \\/ \\b \\f \\n \\r \\t and \\uXXXX",
+            at_end: false,
         })
     }
 

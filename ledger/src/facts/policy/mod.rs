@@ -23,6 +23,7 @@ use super::control::Control;
 use crate::bytes::canon::U53;
 
 mod bind;
+mod capabilities;
 mod catalogue;
 mod changes;
 mod check;
@@ -31,6 +32,7 @@ mod json;
 mod nearest;
 mod problem;
 mod read;
+mod reader;
 #[cfg(test)]
 mod schema;
 pub mod syscalls;
@@ -39,9 +41,10 @@ mod tests;
 pub mod units;
 
 pub use bind::{Bind, BindError, HostPort, HostPortError};
+pub use capabilities::CAPABILITIES;
 pub use catalogue::{CATALOGUE, Catalogued, DEFAULT_POLICY, UnknownPolicy};
 pub use changes::{ApplyChangesError, Changes};
-pub use check::{CAPABILITIES, Contradiction};
+pub use check::Contradiction;
 pub use effective::{EffectivePolicy, EffectiveProcess, ReadEffectivePolicyError};
 pub use problem::{Problem, ProblemCode, ReadPolicyError};
 pub use read::MAX_POLICY_BYTES;

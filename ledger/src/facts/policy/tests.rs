@@ -45,6 +45,25 @@ fn what_is_not_given_has_a_safe_default() {
 }
 
 #[test]
+fn the_profile_names_known_calls() {
+    assert!(DEFAULT_PROFILE.is_sorted_by(|a, b| a < b));
+    for name in DEFAULT_PROFILE {
+        assert!(syscalls::lookup(name).is_some(), "{name}");
+    }
+    let ordinary = [
+        "execve",
+        "clone3",
+        "getcpu",
+        "unshare",
+        "memfd_create",
+        "mbind",
+        "seccomp",
+        "rseq",
+    ];
+    assert!(ordinary.iter().all(|name| !DEFAULT_PROFILE.contains(name)));
+}
+
+#[test]
 fn its_own_text_reads_back() {
     for entry in CATALOGUE {
         let policy = entry.policy().unwrap();
@@ -159,8 +178,9 @@ fn one_mistake_a_document() {
             "process.capabilities not empty",
         ),
         ("[]".into(), WrongType, "a list, expected an object"),
-        ("{\"id\": }".into(), Syntax, "expected a value"),
-        ("".into(), Syntax, "expected a value"),
+        ("{\"id\": }".into(), Syntax, "found \"}\", expected a value"),
+        ("".into(), Syntax, "found the end of the document, expected a value"),
+        (with(&format!(r#""devices":{{"allow":[{}]}}"#, vec!["0"; 1025].join(","))), BadValue, "expected at most 1024"),
     ];
     for (text, code, said) in &table {
         let problems = problems(text.as_bytes());
@@ -216,6 +236,7 @@ fn the_document_shows_what_errors_look_like() {
         .problems()
     {
         handler.render_report(&mut shown, problem).unwrap();
+        shown.push('\n');
     }
     let lines = |text: &str| {
         text.lines()
