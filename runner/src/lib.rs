@@ -13,4 +13,6 @@ pub mod host;
 pub mod init;
 pub mod mechanism;
 pub mod plan;
+pub mod run;
+pub mod runtime;
 pub mod sys;

@@ -1,3 +1,5 @@
 //! Ledgers as files: what a reader is given, what a writer keeps.
 
 pub mod chain;
+pub mod durable;
+pub mod store;
