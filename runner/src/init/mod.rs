@@ -1,0 +1,270 @@
+//! Pid 1 inside: builds the sandbox around itself, reports what took effect, waits for "go", runs the
+//! workload as another process, reaps, passes signals on, and ends with it.
+//!
+//! It is the runner's own program, executed again from a mount that nobody can write to, with an empty
+//! environment and no key in its memory. It never becomes the workload: pid 1 ignores default signals.
+
+pub mod wire;
+mod workload;
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use crate::mechanism::{Failure, Outcomes, identity, protect, root};
+use crate::sys::{descriptor, fault, network, process, terminal};
+use wire::{FromInit, Report, Spec, ToInit};
+
+/// Exit status of a pid 1 that could not do its work; the runner has the reason from the report.
+const FAILED: i32 = 97;
+
+/// Whether this process was executed to be pid 1 of a sandbox.
+#[must_use]
+pub fn is_requested() -> bool {
+    std::env::args_os()
+        .next()
+        .is_some_and(|name| name.as_encoded_bytes() == wire::INIT_NAME.to_bytes())
+}
+
+/// Is pid 1 until the end.
+pub fn run() -> ! {
+    let status = match descriptor::take_planted(wire::CONTROL) {
+        Ok(control) => serve(&UnixStream::from(control)),
+        Err(_) => {
+            eprintln!("containment-init is started by runner, not by hand");
+            FAILED
+        }
+    };
+    process::exit_now(status)
+}
+
+fn serve(control: &UnixStream) -> i32 {
+    let Ok(spec) = wire::receive::<Spec>(control) else {
+        return FAILED;
+    };
+    fault::set(spec.fault.clone());
+    if !spec.owns_tree && nix::sys::prctl::set_child_subreaper(true).is_err() {
+        return FAILED;
+    }
+    let mut outcomes = Outcomes::default();
+    let built = build(&spec, &mut outcomes);
+    let prepared = built.and_then(|own_terminal| {
+        if let Some(program) = &spec.program {
+            workload::prepare(&spec, program, own_terminal, &mut outcomes).map(Some)
+        } else {
+            Ok(None)
+        }
+    });
+    let (prepared, fatal) = match prepared {
+        Ok(prepared) => (prepared, None),
+        Err(failure) => (None, Some(failure)),
+    };
+    let master = prepared
+        .as_ref()
+        .and_then(|prepared| prepared.terminal.as_ref());
+    let report = Report {
+        outcomes,
+        fatal,
+        program: prepared.as_ref().map(|prepared| prepared.report.clone()),
+        terminal: master.is_some(),
+    };
+    if wire::send(control, &report).is_err() {
+        return FAILED;
+    }
+    if let Some(master) = master
+        && wire::send_descriptor(control, master).is_err()
+    {
+        return FAILED;
+    }
+    // The runner reads back from outside and appends the start record meanwhile.
+    match wire::receive::<ToInit>(control) {
+        Ok(ToInit::Go) => {}
+        _ => {
+            end_tree(&spec);
+            return 0;
+        }
+    }
+    let Some(waiting) = prepared.and_then(|prepared| prepared.waiting) else {
+        return FAILED;
+    };
+    let started = waiting.go();
+    let said = match started {
+        Ok(()) => wire::send(control, &FromInit::Started),
+        Err(errno) => wire::send(control, &FromInit::ExecFailed(errno)),
+    };
+    if said.is_err() || started.is_err() {
+        end_tree(&spec);
+        return 0;
+    }
+    let status = match supervise(control, waiting.pid()) {
+        Ok(Some((how, survivors))) => {
+            // The runner may be gone; the tree ends either way.
+            let _ = wire::send(control, &FromInit::Ended { how, survivors });
+            0
+        }
+        Ok(None) => 0,
+        Err(_) => FAILED,
+    };
+    end_tree(&spec);
+    status
+}
+
+/// Everything but the workload. The first thing without which there is no sandbox ends it.
+fn build(spec: &Spec, outcomes: &mut Outcomes) -> Result<Option<OwnTerminal>, Failure> {
+    if let Some(ids) = &spec.identity {
+        identity::take(ids, outcomes);
+    }
+    // After the maps are written; from here on only the runner may look inside.
+    crate::sys::identity::set_dumpable(false)
+        .map_err(|error| Failure::call("switch dumpable off", &error))?;
+    if spec.host_name {
+        let named = nix::unistd::sethostname("sandbox").map_err(io::Error::from);
+        named.map_err(|error| Failure::call("set the host name", &error))?;
+    }
+    if spec.loopback {
+        network::loopback_up().map_err(|error| Failure::call("switch loopback on", &error))?;
+    }
+    let new_root = match &spec.root {
+        Some(tree) => Some(root::build(tree, outcomes)?),
+        None => None,
+    };
+    if let Some(new_root) = &new_root {
+        for folder in &spec.protect {
+            let done = protect::apply(new_root.folder(), folder);
+            outcomes.note("protect", done);
+        }
+        // Before /proc/sys is entered by the mask's path: the mask is attached in the new tree alone, and
+        // the old tree's /proc is still this process's.
+        if spec.deny_user_namespaces {
+            identity::deny_user_namespaces(outcomes);
+        }
+        root::enter(new_root, outcomes)?;
+    }
+    drop(new_root);
+    let own_terminal = if spec.terminal {
+        Some(OwnTerminal::open()?)
+    } else {
+        None
+    };
+    if spec.give_up_privilege {
+        identity::give_up_privilege(outcomes);
+    }
+    Ok(own_terminal)
+}
+
+/// A pseudo-terminal of the sandbox's own devpts.
+#[derive(Debug)]
+pub(crate) struct OwnTerminal {
+    master: OwnedFd,
+    slave: OwnedFd,
+}
+
+impl OwnTerminal {
+    fn open() -> Result<Self, Failure> {
+        let open = || -> io::Result<Self> {
+            let flags = nix::fcntl::OFlag::O_RDWR
+                | nix::fcntl::OFlag::O_NOCTTY
+                | nix::fcntl::OFlag::O_CLOEXEC;
+            let master = nix::fcntl::open("/dev/ptmx", flags, nix::sys::stat::Mode::empty())?;
+            terminal::unlock(master.as_fd())?;
+            let slave = terminal::peer(master.as_fd())?;
+            Ok(Self { master, slave })
+        };
+        open().map_err(|error| Failure::call("open a terminal", &error))
+    }
+}
+
+type End = (process::Ended, Option<u32>);
+
+/// Waits for the end of the main process, reaping everybody else; `None` when the runner is gone or says so.
+fn supervise(control: &UnixStream, main: i32) -> io::Result<Option<End>> {
+    let mut children = SigSet::empty();
+    children.add(Signal::SIGCHLD);
+    children.thread_block()?;
+    let signals = SignalFd::with_flags(&children, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+    loop {
+        // Before waiting: somebody may have ended before the signal was blocked.
+        while let Some((pid, how)) = process::reap()? {
+            if pid == main {
+                return Ok(Some((how, count_others())));
+            }
+        }
+        let mut waiting = [
+            PollFd::new(control.as_fd(), PollFlags::POLLIN),
+            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+        ];
+        match poll(&mut waiting, PollTimeout::NONE) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let spoke = waiting[0]
+            .revents()
+            .is_some_and(|events| !events.is_empty());
+        while let Ok(Some(_)) = signals.read_signal() {}
+        if spoke {
+            match wire::receive::<ToInit>(control) {
+                Ok(ToInit::Signal(number)) => {
+                    let group = nix::unistd::Pid::from_raw(-main);
+                    if let Ok(signal) = Signal::try_from(number) {
+                        // The group may have just ended.
+                        let _ = nix::sys::signal::kill(group, signal);
+                    }
+                }
+                Ok(ToInit::Go) => {}
+                Ok(ToInit::End) | Err(_) => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Living processes beside this one, by the sandbox's own /proc.
+fn count_others() -> Option<u32> {
+    let own = std::process::id().to_string();
+    if own != "1" {
+        return None;
+    }
+    let mut count = 0;
+    for entry in std::fs::read_dir("/proc").ok()? {
+        let name = entry.ok()?.file_name();
+        let name = name.to_string_lossy();
+        if name.bytes().all(|byte| byte.is_ascii_digit()) && *name != *own {
+            let stat = std::fs::read_to_string(format!("/proc/{name}/stat")).unwrap_or_default();
+            let state = stat
+                .rsplit_once(") ")
+                .and_then(|(_, rest)| rest.chars().next());
+            if state.is_some_and(|state| state != 'Z' && state != 'X') {
+                count += 1;
+            }
+        }
+    }
+    Some(count)
+}
+
+/// Without a pid namespace nobody else ends the tree: orphans come to this process, which kills and reaps until
+/// there are none.
+fn end_tree(spec: &Spec) {
+    if spec.owns_tree {
+        return;
+    }
+    let own = std::process::id();
+    let list = format!("/proc/{own}/task/{own}/children");
+    loop {
+        let children = std::fs::read_to_string(&list).unwrap_or_default();
+        let pids: Vec<i32> = children
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+            .collect();
+        if pids.is_empty() {
+            return;
+        }
+        for pid in pids {
+            let pid = nix::unistd::Pid::from_raw(pid);
+            let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
+            let _ = nix::sys::wait::waitpid(pid, None);
+        }
+    }
+}

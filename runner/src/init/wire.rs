@@ -1,0 +1,257 @@
+//! What the runner and pid 1 say to each other, as length-prefixed JSON over a socket pair.
+//!
+//! ```text
+//! runner ── Spec ──► init        what to build, once
+//! runner ◄─ Report ── init       what took effect; a terminal's master may follow
+//! runner ── Go, Signal, End ──►
+//! runner ◄─ Started or ExecFailed, then Ended
+//! ```
+//! When the runner's end closes, pid 1 ends, and with it the tree.
+
+use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use ledger::facts::execution::NotExecuted;
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::mechanism::identity::IdentitySpec;
+use crate::mechanism::landlock::LandlockSpec;
+use crate::mechanism::protect::ProtectSpec;
+use crate::mechanism::root::{RootSpec, path_bytes};
+use crate::mechanism::{Failure, Outcomes};
+use crate::sys::clone::{FAILURE_MARK, Stage};
+use crate::sys::filter::Instruction;
+use crate::sys::process::Ended;
+
+/// Number of pid 1's control descriptor.
+pub const CONTROL: RawFd = 3;
+/// argv[0] by which this program knows that it is pid 1 of a sandbox.
+pub const INIT_NAME: &std::ffi::CStr = c"containment-init";
+/// Longest message; a plan with every possible flag stays far below.
+const MAX_MESSAGE: u32 = 16 << 20;
+
+/// What pid 1 is to build and run. What is absent is not built.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// Ids to take.
+    pub identity: Option<IdentitySpec>,
+    /// The tree to build and enter.
+    pub root: Option<RootSpec>,
+    /// Protected paths of writable folders.
+    pub protect: Vec<ProtectSpec>,
+    /// Switch the loopback device of an own network namespace on.
+    pub loopback: bool,
+    /// Set the host name of an own UTS namespace.
+    pub host_name: bool,
+    /// Allow no user namespace below.
+    pub deny_user_namespaces: bool,
+    /// Give every capability up.
+    pub give_up_privilege: bool,
+    /// Limit on open files of each process.
+    pub open_files: Option<u64>,
+    /// Filter for the workload.
+    pub seccomp: Option<Vec<Instruction>>,
+    /// Landlock for the workload.
+    pub landlock: Option<LandlockSpec>,
+    /// A terminal of its own.
+    pub terminal: bool,
+    /// Pid 1 of a pid namespace: its end ends the tree. Else it reaps and kills its descendants itself.
+    pub owns_tree: bool,
+    /// What to run; absent for a trial that stops at the report.
+    pub program: Option<ProgramSpec>,
+    /// The tests' switch ([`crate::sys::fault`]).
+    pub fault: Option<String>,
+}
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramSpec {
+    /// The name or path asked for, then the arguments.
+    pub argv: Vec<Vec<u8>>,
+    /// `NAME=value`, each.
+    pub environment: Vec<Vec<u8>>,
+    /// The folder to start in.
+    #[serde(with = "path_bytes")]
+    pub cwd: PathBuf,
+}
+
+/// What pid 1 built.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// What became of each mechanism.
+    pub outcomes: Outcomes,
+    /// The step without which there is no sandbox, when it failed.
+    pub fatal: Option<Failure>,
+    /// The program, when one was asked for and the sandbox stands.
+    pub program: Option<ProgramReport>,
+    /// The master of a terminal follows.
+    pub terminal: bool,
+}
+
+/// The program as found inside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProgramReport {
+    /// It can be executed.
+    Found {
+        /// Its path inside.
+        #[serde(with = "path_bytes")]
+        path: PathBuf,
+        /// SHA-256 of its content, in hexadecimal, when it could be read.
+        sha256: Option<String>,
+    },
+    /// It cannot.
+    Unusable {
+        /// Why.
+        reason: NotExecuted,
+        /// The kernel's answer.
+        errno: Option<i32>,
+        /// What it was about.
+        what: String,
+    },
+}
+
+/// What the runner tells pid 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToInit {
+    /// The start record stands: run the workload.
+    Go,
+    /// Pass this signal on.
+    Signal(i32),
+    /// End the tree now.
+    End,
+}
+
+/// What pid 1 tells the runner.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromInit {
+    /// The program was executed.
+    Started,
+    /// The kernel would not execute it.
+    ExecFailed(i32),
+    /// The main process ended.
+    Ended {
+        /// How.
+        how: Ended,
+        /// Processes that still ran then; absent when they could not be counted.
+        survivors: Option<u32>,
+    },
+}
+
+/// Why a message could not be exchanged.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// The other side is gone.
+    #[error("the other side is gone")]
+    Gone,
+    /// Pid 1 failed before it could speak.
+    #[error("pid 1 failed at {stage:?} with errno {errno}")]
+    BeforeExec {
+        /// Where.
+        stage: Option<Stage>,
+        /// The kernel's answer.
+        errno: i32,
+    },
+    /// Reading or writing failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Not a message.
+    #[error("not a message: {0}")]
+    Form(#[from] serde_json::Error),
+    /// Longer than any message.
+    #[error("a message of {0} bytes")]
+    TooLong(u64),
+}
+
+/// Sends one message.
+///
+/// # Errors
+/// The other side is gone.
+pub fn send<T: Serialize>(mut stream: &UnixStream, message: &T) -> Result<(), WireError> {
+    let body = serde_json::to_vec(message)?;
+    let length = u32::try_from(body.len())
+        .ok()
+        .filter(|length| *length <= MAX_MESSAGE);
+    let length = length.ok_or(WireError::TooLong(body.len() as u64))?;
+    let mut frame = length.to_le_bytes().to_vec();
+    frame.extend_from_slice(&body);
+    stream
+        .write_all(&frame)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => WireError::Gone,
+            _ => WireError::Io(error),
+        })
+}
+
+/// Receives one message, waiting for it.
+///
+/// # Errors
+/// The other side is gone, or failed before it could speak.
+pub fn receive<T: DeserializeOwned>(mut stream: &UnixStream) -> Result<T, WireError> {
+    let gone = |error: io::Error| match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => WireError::Gone,
+        _ => WireError::Io(error),
+    };
+    let mut word = [0; 4];
+    stream.read_exact(&mut word).map_err(gone)?;
+    let length = u32::from_le_bytes(word);
+    if length == FAILURE_MARK {
+        let mut stage = [0; 4];
+        let mut errno = [0; 4];
+        stream.read_exact(&mut stage).map_err(gone)?;
+        stream.read_exact(&mut errno).map_err(gone)?;
+        let stage = Stage::from_raw(u32::from_le_bytes(stage));
+        return Err(WireError::BeforeExec {
+            stage,
+            errno: i32::from_le_bytes(errno),
+        });
+    }
+    if length > MAX_MESSAGE {
+        return Err(WireError::TooLong(length.into()));
+    }
+    let mut body = vec![0; length as usize];
+    stream.read_exact(&mut body).map_err(gone)?;
+    Ok(serde_json::from_slice(&body)?)
+}
+
+/// Passes a descriptor (unix(7), SCM_RIGHTS).
+///
+/// # Errors
+/// The other side is gone.
+pub fn send_descriptor(stream: &UnixStream, descriptor: &OwnedFd) -> Result<(), WireError> {
+    let numbers = [descriptor.as_raw_fd()];
+    let rights = [ControlMessage::ScmRights(&numbers)];
+    sendmsg::<()>(
+        stream.as_raw_fd(),
+        &[IoSlice::new(&[0])],
+        &rights,
+        MsgFlags::empty(),
+        None,
+    )
+    .map_err(io::Error::from)?;
+    Ok(())
+}
+
+/// Takes a passed descriptor.
+///
+/// # Errors
+/// None came.
+pub fn receive_descriptor(stream: &UnixStream) -> Result<OwnedFd, WireError> {
+    let mut byte = [0];
+    let mut slices = [IoSliceMut::new(&mut byte)];
+    let mut space = nix::cmsg_space!(RawFd);
+    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+    let message = recvmsg::<()>(stream.as_raw_fd(), &mut slices, Some(&mut space), flags)
+        .map_err(io::Error::from)?;
+    for part in message.cmsgs().map_err(io::Error::from)? {
+        if let ControlMessageOwned::ScmRights(numbers) = part
+            && let Some(number) = numbers.first()
+        {
+            return Ok(crate::sys::descriptor::take_planted(*number)?);
+        }
+    }
+    Err(WireError::Gone)
+}

@@ -1,0 +1,193 @@
+//! Places below a writable folder that stay read-only: what is written there runs later on the host
+//! (git hooks, editor settings, shell start files).
+//!
+//! A protected path is bound onto itself read-only, and every folder between it and the writable folder is
+//! bound onto itself too: the kernel refuses to rename or remove a mount point, so nobody can move the
+//! folder away and make another. A path that is not there is made empty first, by whoever starts the run, and
+//! removed afterwards ([`Placeholders`]); else the workload could make it.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::stat::Mode;
+use serde::{Deserialize, Serialize};
+
+use super::{Failure, root};
+use crate::sys::fault;
+use crate::sys::mount::{self, Attributes};
+
+/// Protected paths of one writable folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProtectSpec {
+    /// The writable folder as the workload sees it.
+    #[serde(with = "root::path_bytes")]
+    pub folder: PathBuf,
+    /// Paths below it (`.git/hooks`).
+    pub paths: Vec<String>,
+}
+
+/// Makes the protected paths read-only, before the new root is entered.
+///
+/// # Errors
+/// A path is missing, leads over a symbolic link, or cannot be bound.
+pub fn apply(new_root: BorrowedFd<'_>, spec: &ProtectSpec) -> Result<(), Failure> {
+    for path in &spec.paths {
+        let full = spec.folder.join(path);
+        fault::guard("protect", || {
+            protect(new_root, &spec.folder, Path::new(path))
+        })
+        .map_err(|error| Failure::call(format!("protect {}", full.display()), &error))?;
+    }
+    Ok(())
+}
+
+fn protect(new_root: BorrowedFd<'_>, folder: &Path, path: &Path) -> io::Result<()> {
+    let mut at = PathBuf::new();
+    let mut components = path.components().peekable();
+    while let Some(component) = components.next() {
+        at.push(component);
+        let last = components.peek().is_none();
+        // Re-opened from the top at each step: earlier steps have mounted over what is there.
+        let base = root::open_inside(new_root, folder, OFlag::O_PATH | OFlag::O_DIRECTORY)?;
+        let place = open_strictly(base.as_fd(), &at)?;
+        let is_folder = std::fs::File::from(place.try_clone()?).metadata()?.is_dir();
+        // `.git` can be a file that names another folder; then that file is what decides.
+        let read_only = last || !is_folder;
+        let itself = mount::clone_tree(Some(place.as_fd()), c"", true)?;
+        if read_only {
+            let attributes = Attributes {
+                read_only: true,
+                no_dev: true,
+                no_suid: true,
+                no_exec: false,
+            };
+            match mount::restrict(itself.as_fd(), attributes, true) {
+                Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+                    mount::attach(itself.as_fd(), place.as_fd())?;
+                    root::restrict_here(new_root, &folder.join(&at), attributes, true)?;
+                    return Ok(());
+                }
+                done => done?,
+            }
+        }
+        mount::attach(itself.as_fd(), place.as_fd())?;
+        if read_only {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Opens a path below a folder in which somebody hostile may have made links: none is followed.
+fn open_strictly(base: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let opened = openat2(base, path, how)?;
+    let metadata = std::fs::File::from(opened.try_clone()?).metadata()?;
+    if metadata.is_symlink() {
+        return Err(io::Error::from_raw_os_error(libc::ELOOP));
+    }
+    Ok(opened)
+}
+
+/// Empty files and folders that were made so that a protected path is there; removed when dropped, where they
+/// are still empty.
+#[derive(Debug, Default)]
+pub struct Placeholders {
+    made: Vec<(OwnedFd, PathBuf, bool)>,
+}
+
+impl Placeholders {
+    /// Makes what is missing of `paths` below the host folder `folder`, and returns the paths that are there then.
+    /// A name that ends in `/` or is known as a folder becomes one, any other a file. Where the caller may not
+    /// write, the workload may not either, and what is missing stays missing.
+    ///
+    /// # Errors
+    /// The folder cannot be opened, or a path leads over a symbolic link.
+    pub fn make(&mut self, folder: &Path, paths: &[String]) -> io::Result<Vec<String>> {
+        let base = nix::fcntl::open(
+            folder,
+            OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        )?;
+        let mut present = Vec::with_capacity(paths.len());
+        'paths: for path in paths {
+            let mut at = PathBuf::new();
+            let mut components = Path::new(path).components().peekable();
+            while let Some(component) = components.next() {
+                at.push(component);
+                match open_strictly(base.as_fd(), &at) {
+                    Ok(found) => {
+                        if !std::fs::File::from(found).metadata()?.is_dir() {
+                            break;
+                        }
+                        continue;
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
+                }
+                let is_folder = components.peek().is_some() || is_folder_name(path);
+                let parent = match at.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                    Some(parent) => open_strictly(base.as_fd(), parent)?,
+                    None => base.try_clone()?,
+                };
+                let name = PathBuf::from(at.file_name().unwrap_or_default());
+                let made = if is_folder {
+                    nix::sys::stat::mkdirat(&parent, &name, Mode::from_bits_truncate(0o755))
+                } else {
+                    let flags = OFlag::O_CREAT
+                        | OFlag::O_EXCL
+                        | OFlag::O_WRONLY
+                        | OFlag::O_NOFOLLOW
+                        | OFlag::O_CLOEXEC;
+                    nix::fcntl::openat(&parent, &name, flags, Mode::from_bits_truncate(0o644))
+                        .map(drop)
+                };
+                match made {
+                    Ok(()) => self.made.push((parent, name, is_folder)),
+                    Err(
+                        nix::errno::Errno::EACCES
+                        | nix::errno::Errno::EROFS
+                        | nix::errno::Errno::EPERM,
+                    ) => {
+                        continue 'paths;
+                    }
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            present.push(path.clone());
+        }
+        Ok(present)
+    }
+}
+
+fn is_folder_name(path: &str) -> bool {
+    path.ends_with('/')
+        || matches!(
+            path,
+            ".git/hooks" | ".vscode" | ".github" | ".idea" | ".config/fish"
+        )
+}
+
+impl Drop for Placeholders {
+    fn drop(&mut self) {
+        use nix::unistd::{UnlinkatFlags, unlinkat};
+        for (parent, name, is_folder) in self.made.drain(..).rev() {
+            if is_folder {
+                // Refuses by itself when something else has put a file there.
+                let _ = unlinkat(&parent, &name, UnlinkatFlags::RemoveDir);
+            } else if nix::sys::stat::fstatat(
+                &parent,
+                &name,
+                nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW,
+            )
+            .is_ok_and(|stat| stat.st_size == 0)
+            {
+                let _ = unlinkat(&parent, &name, UnlinkatFlags::NoRemoveDir);
+            }
+        }
+    }
+}

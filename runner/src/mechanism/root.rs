@@ -1,0 +1,515 @@
+//! The file tree that a workload sees: a new root of its own, everything in it put there by name.
+//!
+//! Sources are opened before the new root covers anything; mounts are restricted before they are attached;
+//! targets are resolved inside the new root, so no link in a brought-in folder leads a mount elsewhere.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
+use nix::mount::MsFlags;
+use nix::sys::stat::{Mode, mkdirat};
+use serde::{Deserialize, Serialize};
+
+use super::{Failure, Outcomes, mounts};
+use crate::sys::fault;
+use crate::sys::mount::{self, Attributes};
+
+/// What the tree is made of, in order; parents are made as needed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootSpec {
+    /// Put in place one after the other.
+    pub entries: Vec<Entry>,
+    /// Folders or files, as the workload sees them, that only init's own masks may cover.
+    pub masks: Vec<Mask>,
+}
+
+/// One thing in the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Where.
+    #[serde(with = "path_bytes")]
+    pub path: PathBuf,
+    /// What.
+    pub what: What,
+}
+
+/// The kinds of things in the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum What {
+    /// An empty folder.
+    Folder,
+    /// A file with this content.
+    File {
+        /// What it holds.
+        content: Vec<u8>,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// A symbolic link.
+    Link(#[serde(with = "path_bytes")] PathBuf),
+    /// A file system in memory, empty.
+    Memory {
+        /// Permission bits.
+        mode: u32,
+        /// Size cap in bytes; the kernel's default (half of memory) without.
+        bytes: Option<u64>,
+    },
+    /// Something of the host.
+    Bind {
+        /// What of it.
+        source: Source,
+        /// No writes to it or to anything mounted below it.
+        read_only: bool,
+        /// It is a device node.
+        device: bool,
+        /// It may be missing.
+        optional: bool,
+    },
+    /// A proc of the new pid namespace.
+    Processes,
+    /// Pseudo-terminals of its own.
+    Terminals,
+    /// POSIX message queues of the new IPC namespace.
+    MessageQueues,
+}
+
+/// What of the host is brought in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Source {
+    /// What init finds at this path, before the new root covers anything.
+    Path(#[serde(with = "path_bytes")] PathBuf),
+    /// A detached mount that was planted at this descriptor number.
+    Planted(i32),
+}
+
+/// How something is covered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mask {
+    /// Bound onto itself, read-only.
+    ReadOnly(#[serde(with = "path_bytes")] PathBuf),
+    /// Covered by an empty read-only folder or by /dev/null.
+    Empty(#[serde(with = "path_bytes")] PathBuf),
+}
+
+/// Paths as bytes: they need not be UTF-8.
+pub mod path_bytes {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    /// Writes the bytes of a path.
+    ///
+    /// # Errors
+    /// The serializer's.
+    pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        path.as_os_str().as_bytes().serialize(serializer)
+    }
+
+    /// Reads the bytes of a path.
+    ///
+    /// # Errors
+    /// The deserializer's.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+        Vec::<u8>::deserialize(deserializer).map(|bytes| PathBuf::from(OsString::from_vec(bytes)))
+    }
+}
+
+/// The tree, attached somewhere in this mount namespace and not yet this process's root.
+#[derive(Debug)]
+pub struct NewRoot {
+    root: OwnedFd,
+}
+
+impl NewRoot {
+    /// The folder that will be `/`.
+    #[must_use]
+    pub fn folder(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+}
+
+/// Builds the tree.
+///
+/// # Errors
+/// The first thing that could not be put in place: without it the tree is not what was asked for.
+pub fn build(spec: &RootSpec, outcomes: &mut Outcomes) -> Result<NewRoot, Failure> {
+    nix::mount::mount(
+        None::<&str>,
+        "/",
+        None::<&str>,
+        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+        None::<&str>,
+    )
+    .map_err(|errno| Failure::call("make mounts private", &errno.into()))?;
+    let mut sources = Vec::with_capacity(spec.entries.len());
+    for entry in &spec.entries {
+        sources.push(open_source(entry)?);
+    }
+    let root = new_memory(0o755, None)?;
+    let place = ["/tmp", "/usr", "/"]
+        .iter()
+        .find(|path| Path::new(path).is_dir())
+        .copied()
+        .unwrap_or("/");
+    let at = open_path(place).map_err(|error| Failure::call(format!("open {place}"), &error))?;
+    mount::attach(root.as_fd(), at.as_fd())
+        .map_err(|error| Failure::call("attach the new root", &error))?;
+    for (entry, source) in spec.entries.iter().zip(sources) {
+        put(&root, entry, source, outcomes)?;
+    }
+    for mask in &spec.masks {
+        let result = cover(&root, mask);
+        if let Err(failure) = &result {
+            outcomes.note("proc-mask", result.clone());
+            return Err(failure.clone());
+        }
+        outcomes.note("proc-mask", result);
+    }
+    Ok(NewRoot { root })
+}
+
+/// Makes the tree this process's root; what is in the root folder itself can no longer change.
+pub fn enter(new: &NewRoot, outcomes: &mut Outcomes) -> Result<(), Failure> {
+    let read_only = Attributes {
+        read_only: true,
+        no_dev: true,
+        no_suid: true,
+        no_exec: false,
+    };
+    let sealed = fault::guard("read-only", || {
+        restrict_here(new.root.as_fd(), Path::new("/"), read_only, false)
+    });
+    outcomes.note(
+        "read-only",
+        sealed.map_err(|error| Failure::call("make the root folder read-only", &error)),
+    );
+    let entered = mount::pivot_into(new.root.as_fd());
+    let entered = entered.map_err(|error| Failure::call("pivot_root", &error));
+    outcomes.note("pivot-root", entered.clone());
+    entered
+}
+
+fn open_source(entry: &Entry) -> Result<Option<OwnedFd>, Failure> {
+    let What::Bind {
+        source, optional, ..
+    } = &entry.what
+    else {
+        return Ok(None);
+    };
+    let opened = match source {
+        Source::Path(path) => super::owners::clone_path(path, true),
+        Source::Planted(number) => crate::sys::descriptor::take_planted(*number),
+    };
+    match opened {
+        Ok(tree) => Ok(Some(tree)),
+        Err(error) if *optional && error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            let from = match source {
+                Source::Path(path) => path.display().to_string(),
+                Source::Planted(number) => format!("descriptor {number}"),
+            };
+            Err(Failure::call(
+                format!("bring in {from} for {}", entry.path.display()),
+                &error,
+            ))
+        }
+    }
+}
+
+fn put(
+    root: &OwnedFd,
+    entry: &Entry,
+    source: Option<OwnedFd>,
+    outcomes: &mut Outcomes,
+) -> Result<(), Failure> {
+    let path = &entry.path;
+    let failed =
+        |error: io::Error| Failure::call(format!("put {} in place", path.display()), &error);
+    match &entry.what {
+        What::Folder => folder(root, path).map(drop).map_err(failed),
+        What::File { content, mode } => {
+            let (parent, name) = parent(root, path).map_err(failed)?;
+            let flags = OFlag::O_CREAT
+                | OFlag::O_EXCL
+                | OFlag::O_WRONLY
+                | OFlag::O_CLOEXEC
+                | OFlag::O_NOFOLLOW;
+            let fd = openat(&parent, name, flags, Mode::from_bits_truncate(*mode))
+                .map_err(|errno| failed(errno.into()))?;
+            std::fs::File::from(fd).write_all(content).map_err(failed)
+        }
+        What::Link(to) => {
+            let (parent, name) = parent(root, path).map_err(failed)?;
+            nix::unistd::symlinkat(to, &parent, name).map_err(|errno| failed(errno.into()))
+        }
+        What::Memory { mode, bytes } => {
+            let memory = new_memory(*mode, *bytes)?;
+            attach(root, path, &memory, true).map_err(failed)
+        }
+        What::Bind {
+            read_only, device, ..
+        } => {
+            let Some(tree) = source else { return Ok(()) };
+            bind(root, path, &tree, *read_only, *device, outcomes)
+        }
+        What::Processes => {
+            let attributes = Attributes {
+                no_dev: true,
+                no_suid: true,
+                no_exec: true,
+                read_only: false,
+            };
+            let mounted = fault::guard("proc", || {
+                let processes = mount::new_filesystem(c"proc", &[], attributes)?;
+                attach(root, path, &processes, true)
+            });
+            outcomes.note(
+                "proc",
+                mounted.map_err(|error| Failure::call("mount a fresh /proc", &error)),
+            );
+            folder(root, path).map(drop).map_err(failed)
+        }
+        What::Terminals => {
+            let options = [(c"ptmxmode", c"0666"), (c"mode", c"0620")];
+            let attributes = Attributes {
+                no_suid: true,
+                no_exec: true,
+                ..Attributes::default()
+            };
+            let terminals =
+                mount::new_filesystem(c"devpts", &options, attributes).map_err(failed)?;
+            attach(root, path, &terminals, true).map_err(failed)
+        }
+        What::MessageQueues => {
+            let attributes = Attributes {
+                no_dev: true,
+                no_suid: true,
+                no_exec: true,
+                read_only: false,
+            };
+            match mount::new_filesystem(c"mqueue", &[], attributes) {
+                Ok(queues) => attach(root, path, &queues, true).map_err(failed),
+                // Kernels without POSIX message queues have nothing to mount.
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+                Err(error) => Err(failed(error)),
+            }
+        }
+    }
+}
+
+fn bind(
+    root: &OwnedFd,
+    path: &Path,
+    tree: &OwnedFd,
+    read_only: bool,
+    device: bool,
+    outcomes: &mut Outcomes,
+) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::call(format!("bind {}", path.display()), &error);
+    let is_folder = std::fs::File::from(tree.try_clone().map_err(failed)?)
+        .metadata()
+        .map_err(failed)?
+        .is_dir();
+    let attributes = Attributes {
+        read_only,
+        no_dev: !device,
+        no_suid: true,
+        no_exec: false,
+    };
+    let switched = fault::of("read-only");
+    let early = match (read_only, switched) {
+        (true, Some(fault::Fault::Void)) => Attributes {
+            read_only: false,
+            ..attributes
+        },
+        _ => attributes,
+    };
+    let mut result = match switched {
+        Some(fault::Fault::Fail) if read_only => Err(io::Error::from_raw_os_error(libc::EPERM)),
+        _ => mount::restrict(tree.as_fd(), early, true),
+    };
+    let unsupported = matches!(&result, Err(error) if error.raw_os_error() == Some(libc::ENOSYS));
+    attach(root, path, tree, is_folder).map_err(failed)?;
+    if unsupported {
+        result = restrict_here(root.as_fd(), path, early, true);
+    }
+    let result =
+        result.map_err(|error| Failure::call(format!("restrict {}", path.display()), &error));
+    if read_only {
+        outcomes.note("read-only", result.clone());
+    }
+    result
+}
+
+/// Restricts a mount that is attached already; before Linux 5.12 by a remount of each mountinfo entry.
+pub(super) fn restrict_here(
+    root: BorrowedFd<'_>,
+    path: &Path,
+    attributes: Attributes,
+    recursive: bool,
+) -> io::Result<()> {
+    let target = open_inside(root, path, OFlag::O_PATH)?;
+    match mount::restrict(target.as_fd(), attributes, recursive) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {}
+        done => return done,
+    }
+    let host_path = std::fs::read_link(format!("/proc/self/fd/{}", target.as_raw_fd()))?;
+    let all = mounts::read(Path::new("/proc/self/mountinfo"))?;
+    for one in mounts::below(&all, &host_path) {
+        if !recursive && one.target != host_path {
+            continue;
+        }
+        // Flags that are set stay set: they may be locked.
+        let mut flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT;
+        for (on, flag) in [
+            (attributes.read_only || one.has("ro"), MsFlags::MS_RDONLY),
+            (attributes.no_dev || one.has("nodev"), MsFlags::MS_NODEV),
+            (attributes.no_suid || one.has("nosuid"), MsFlags::MS_NOSUID),
+            (attributes.no_exec || one.has("noexec"), MsFlags::MS_NOEXEC),
+            (one.has("noatime"), MsFlags::MS_NOATIME),
+            (one.has("nodiratime"), MsFlags::MS_NODIRATIME),
+            (one.has("relatime"), MsFlags::MS_RELATIME),
+        ] {
+            if on {
+                flags |= flag;
+            }
+        }
+        nix::mount::mount(None::<&str>, &one.target, None::<&str>, flags, None::<&str>)?;
+    }
+    Ok(())
+}
+
+fn cover(root: &OwnedFd, mask: &Mask) -> Result<(), Failure> {
+    let (path, read_only) = match mask {
+        Mask::ReadOnly(path) => (path, true),
+        Mask::Empty(path) => (path, false),
+    };
+    let failed = |error: io::Error| Failure::call(format!("cover {}", path.display()), &error);
+    let target = match open_inside(root.as_fd(), path, OFlag::O_PATH | OFlag::O_NOFOLLOW) {
+        Ok(target) => target,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    let is_folder = std::fs::File::from(target.try_clone().map_err(failed)?)
+        .metadata()
+        .map_err(failed)?
+        .is_dir();
+    fault::guard("proc-mask", || {
+        let over = if read_only {
+            mount::clone_tree(Some(target.as_fd()), c"", true)?
+        } else if is_folder {
+            new_memory(0o555, Some(0)).map_err(|failure| io::Error::other(failure.to_string()))?
+        } else {
+            // The new root's own null device: it stands there before any mask.
+            let null = open_inside(root.as_fd(), Path::new("/dev/null"), OFlag::O_PATH)?;
+            mount::clone_tree(Some(null.as_fd()), c"", false)?
+        };
+        let attributes = Attributes {
+            read_only: true,
+            no_dev: is_folder || read_only,
+            no_suid: true,
+            no_exec: true,
+        };
+        let restricted = mount::restrict(over.as_fd(), attributes, true);
+        mount::attach(over.as_fd(), target.as_fd())?;
+        match restricted {
+            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+                restrict_here(root.as_fd(), path, attributes, true)
+            }
+            done => done,
+        }
+    })
+    .map_err(failed)
+}
+
+fn new_memory(mode: u32, bytes: Option<u64>) -> Result<OwnedFd, Failure> {
+    let failed = |error: io::Error| Failure::call("make a file system in memory", &error);
+    let mode = CString::new(format!("{mode:o}")).map_err(|error| failed(error.into()))?;
+    // tmpfs reads a size of 0 as "no limit"; one page is the least.
+    let size = CString::new(bytes.map_or(String::new(), |bytes| bytes.max(4096).to_string()))
+        .map_err(|error| failed(error.into()))?;
+    let mut options: Vec<(&CStr, &CStr)> = vec![(c"mode", &mode)];
+    if bytes.is_some() {
+        options.push((c"size", &size));
+    }
+    let attributes = Attributes {
+        no_dev: true,
+        no_suid: true,
+        ..Attributes::default()
+    };
+    mount::new_filesystem(c"tmpfs", &options, attributes).map_err(failed)
+}
+
+fn open_path(path: &str) -> io::Result<OwnedFd> {
+    Ok(nix::fcntl::open(
+        path,
+        OFlag::O_PATH | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?)
+}
+
+/// Opens a path as if `root` were `/`: links lead nowhere else.
+pub(super) fn open_inside(root: BorrowedFd<'_>, path: &Path, flags: OFlag) -> io::Result<OwnedFd> {
+    let how = OpenHow::new()
+        .flags(flags | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    Ok(openat2(root, path, how)?)
+}
+
+fn attach(root: &OwnedFd, path: &Path, mounted: &OwnedFd, is_folder: bool) -> io::Result<()> {
+    let target = if is_folder {
+        folder(root, path)?
+    } else {
+        file(root, path)?
+    };
+    mount::attach(mounted.as_fd(), target.as_fd())
+}
+
+/// The folder at `path` in the new root, made with its parents where it is missing.
+fn folder(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
+    let mut made = PathBuf::from("/");
+    for component in path.components() {
+        let Component::Normal(name) = component else {
+            continue;
+        };
+        let parent = made.clone();
+        made.push(name);
+        if open_inside(root.as_fd(), &made, OFlag::O_PATH | OFlag::O_DIRECTORY).is_ok() {
+            continue;
+        }
+        let parent = open_inside(root.as_fd(), &parent, OFlag::O_PATH | OFlag::O_DIRECTORY)?;
+        mkdirat(&parent, name, Mode::from_bits_truncate(0o755))?;
+    }
+    open_inside(root.as_fd(), path, OFlag::O_PATH | OFlag::O_DIRECTORY)
+}
+
+/// The file at `path` in the new root, made empty where it is missing.
+fn file(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
+    if let Ok(found) = open_inside(root.as_fd(), path, OFlag::O_PATH) {
+        return Ok(found);
+    }
+    let (parent, name) = parent(root, path)?;
+    let flags = OFlag::O_CREAT | OFlag::O_WRONLY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
+    drop(openat(
+        &parent,
+        name,
+        flags,
+        Mode::from_bits_truncate(0o644),
+    )?);
+    open_inside(root.as_fd(), path, OFlag::O_PATH)
+}
+
+fn parent<'a>(root: &OwnedFd, path: &'a Path) -> io::Result<(OwnedFd, &'a OsStr)> {
+    let name = path
+        .file_name()
+        .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let above = path.parent().unwrap_or(Path::new("/"));
+    debug_assert!(!name.as_bytes().is_empty());
+    Ok((folder(root, above)?, name))
+}

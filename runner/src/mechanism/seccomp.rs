@@ -1,0 +1,263 @@
+//! Which system calls fail: a policy's names compiled to a seccomp filter.
+//!
+//! seccompiler writes the body (a linear match by number); it would kill on a foreign architecture and does
+//! not look at x32, so its three opening instructions are replaced by a head of our own: another
+//! architecture, or a number of 0x4000_0000 and above (x32), gives EPERM. Denied calls give EPERM and the workload
+//! lives to tell.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
+
+use crate::sys::filter::Instruction;
+
+/// First number of the x32 system calls.
+const X32_BIT: u32 = 0x4000_0000;
+/// `AUDIT_ARCH_*` (linux/audit.h).
+const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
+const AUDIT_ARCH_AARCH64: u32 = 0xc000_00b7;
+
+const LOAD_WORD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
+const JUMP_EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
+const JUMP_AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
+const RETURN: u16 = 0x06; // BPF_RET | BPF_K
+const NUMBER_OFFSET: u32 = 0; // seccomp_data.nr
+const ARCH_OFFSET: u32 = 4; // seccomp_data.arch
+const RETURN_ERRNO: u32 = 0x0005_0000; // SECCOMP_RET_ERRNO
+const RETURN_EPERM: u32 = RETURN_ERRNO | libc::EPERM as u32;
+
+/// An architecture that filters are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Architecture {
+    /// 64-bit x86.
+    X86_64,
+    /// 64-bit ARM.
+    Aarch64,
+}
+
+impl Architecture {
+    /// The one that this program was built for; `None` where no filter can be made.
+    #[must_use]
+    pub const fn native() -> Option<Self> {
+        if cfg!(target_arch = "x86_64") {
+            Some(Self::X86_64)
+        } else if cfg!(target_arch = "aarch64") {
+            Some(Self::Aarch64)
+        } else {
+            None
+        }
+    }
+
+    const fn audit(self) -> u32 {
+        match self {
+            Self::X86_64 => AUDIT_ARCH_X86_64,
+            Self::Aarch64 => AUDIT_ARCH_AARCH64,
+        }
+    }
+
+    const fn target(self) -> TargetArch {
+        match self {
+            Self::X86_64 => TargetArch::x86_64,
+            Self::Aarch64 => TargetArch::aarch64,
+        }
+    }
+
+    /// The number of a system call; `None` when this architecture has no call of that name.
+    #[must_use]
+    pub fn number(self, name: &str) -> Option<i64> {
+        match self {
+            Self::X86_64 => name
+                .parse::<syscalls::x86_64::Sysno>()
+                .ok()
+                .map(|call| i64::from(call.id())),
+            Self::Aarch64 => name
+                .parse::<syscalls::aarch64::Sysno>()
+                .ok()
+                .map(|call| i64::from(call.id())),
+        }
+    }
+}
+
+/// What a policy says about system calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Calls<'a> {
+    /// Everything but these fails.
+    Allow(&'a [String]),
+    /// These fail.
+    Deny(&'a [String]),
+}
+
+/// Why no filter could be compiled.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileFilterError {
+    /// A name that no architecture knows; the policy parser refuses those first.
+    #[error("no system call is named {0:?}")]
+    UnknownCall(String),
+    /// An empty list would be no filter at all, or one that lets nothing run.
+    #[error("the list of system calls is empty on this architecture")]
+    Empty,
+    /// seccompiler refused.
+    #[error("the filter does not compile")]
+    Backend(#[from] seccompiler::BackendError),
+}
+
+/// Compiles a filter. A name that another architecture has and this one has not is left out: there is no such
+/// call to deny or allow.
+///
+/// # Errors
+/// A name that no architecture knows, or nothing to filter.
+pub fn compile(
+    calls: &Calls<'_>,
+    architecture: Architecture,
+) -> Result<Vec<Instruction>, CompileFilterError> {
+    let (names, on_match, otherwise) = match calls {
+        Calls::Allow(names) => (
+            names,
+            SeccompAction::Allow,
+            SeccompAction::Errno(libc::EPERM as u32),
+        ),
+        Calls::Deny(names) => (
+            names,
+            SeccompAction::Errno(libc::EPERM as u32),
+            SeccompAction::Allow,
+        ),
+    };
+    let mut rules = BTreeMap::new();
+    for name in *names {
+        match architecture.number(name) {
+            Some(number) => {
+                rules.insert(number, Vec::new());
+            }
+            None if [Architecture::X86_64, Architecture::Aarch64]
+                .iter()
+                .any(|other| other.number(name).is_some()) => {}
+            None => return Err(CompileFilterError::UnknownCall(name.clone())),
+        }
+    }
+    if rules.is_empty() {
+        return Err(CompileFilterError::Empty);
+    }
+    let filter = SeccompFilter::new(rules, otherwise, on_match, architecture.target())?;
+    let body: seccompiler::BpfProgram = filter.try_into()?;
+    let head = head(architecture);
+    let body = body.into_iter().skip(3).map(|i| Instruction {
+        code: i.code,
+        jt: i.jt,
+        jf: i.jf,
+        k: i.k,
+    });
+    Ok(head.into_iter().chain(body).collect())
+}
+
+fn head(architecture: Architecture) -> Vec<Instruction> {
+    let op = |code, jt, jf, k| Instruction { code, jt, jf, k };
+    vec![
+        op(LOAD_WORD, 0, 0, ARCH_OFFSET),
+        op(JUMP_EQUAL, 1, 0, architecture.audit()),
+        op(RETURN, 0, 0, RETURN_EPERM),
+        op(LOAD_WORD, 0, 0, NUMBER_OFFSET),
+        op(JUMP_AT_LEAST, 0, 1, X32_BIT),
+        op(RETURN, 0, 0, RETURN_EPERM),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOW: u32 = 0x7fff_0000;
+    const ARCH_I386: u32 = 0x4000_0003;
+
+    /// A classic BPF interpreter of the instructions that filters are made of.
+    fn run(program: &[Instruction], arch: u32, number: u32) -> u32 {
+        let (mut at, mut accumulator) = (0usize, 0u32);
+        for _ in 0..10_000 {
+            let i = program[at];
+            at += 1;
+            let jump = |taken: bool| usize::from(if taken { i.jt } else { i.jf });
+            match i.code {
+                LOAD_WORD => {
+                    accumulator = match i.k {
+                        NUMBER_OFFSET => number,
+                        ARCH_OFFSET => arch,
+                        k => panic!("load {k}"),
+                    }
+                }
+                JUMP_EQUAL => at += jump(accumulator == i.k),
+                JUMP_AT_LEAST => at += jump(accumulator >= i.k),
+                0x05 => at += i.k as usize,
+                RETURN => return i.k,
+                code => panic!("instruction {code:#x}"),
+            }
+        }
+        panic!("no return")
+    }
+
+    fn names(list: &[&str]) -> Vec<String> {
+        list.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn denied_calls_fail_and_others_pass_on_both_architectures() {
+        let denied = names(&["getcpu", "ptrace", "mount", "open"]);
+        for architecture in [Architecture::X86_64, Architecture::Aarch64] {
+            let program = compile(&Calls::Deny(&denied), architecture).unwrap();
+            let judge = |name: &str| {
+                run(
+                    &program,
+                    architecture.audit(),
+                    architecture.number(name).unwrap() as u32,
+                )
+            };
+            assert_eq!(judge("getcpu"), RETURN_EPERM);
+            assert_eq!(judge("ptrace"), RETURN_EPERM);
+            assert_eq!(judge("read"), ALLOW);
+            assert_eq!(judge("execve"), ALLOW);
+        }
+        assert_eq!(Architecture::Aarch64.number("open"), None);
+    }
+
+    #[test]
+    fn allowed_calls_pass_and_others_fail() {
+        let allowed = names(&["read", "write", "exit_group"]);
+        let program = compile(&Calls::Allow(&allowed), Architecture::X86_64).unwrap();
+        let judge = |name: &str| {
+            run(
+                &program,
+                AUDIT_ARCH_X86_64,
+                Architecture::X86_64.number(name).unwrap() as u32,
+            )
+        };
+        assert_eq!(judge("read"), ALLOW);
+        assert_eq!(judge("socket"), RETURN_EPERM);
+    }
+
+    #[test]
+    fn x32_and_i386_calls_fail_whatever_their_number() {
+        let denied = names(&["getcpu"]);
+        let program = compile(&Calls::Deny(&denied), Architecture::X86_64).unwrap();
+        assert_eq!(run(&program, AUDIT_ARCH_X86_64, X32_BIT), RETURN_EPERM);
+        assert_eq!(
+            run(&program, AUDIT_ARCH_X86_64, X32_BIT | 309),
+            RETURN_EPERM
+        );
+        assert_eq!(run(&program, AUDIT_ARCH_X86_64, u32::MAX), RETURN_EPERM);
+        for number in [0, 3, 20, 318] {
+            assert_eq!(run(&program, ARCH_I386, number), RETURN_EPERM);
+        }
+        let program = compile(&Calls::Deny(&denied), Architecture::Aarch64).unwrap();
+        assert_eq!(run(&program, 0x4000_0028, 3), RETURN_EPERM, "32-bit ARM");
+    }
+
+    #[test]
+    fn no_name_is_dropped_in_silence() {
+        assert!(matches!(
+            compile(&Calls::Deny(&names(&["getcpu", "no_such_call"])), Architecture::X86_64),
+            Err(CompileFilterError::UnknownCall(name)) if name == "no_such_call"
+        ));
+        assert!(matches!(
+            compile(&Calls::Deny(&[]), Architecture::X86_64),
+            Err(CompileFilterError::Empty)
+        ));
+    }
+}

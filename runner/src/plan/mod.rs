@@ -1,0 +1,281 @@
+//! THE compiler: from a policy, a job and a runtime to a plan.
+//!
+//! A plan only *intends*. What a launch did is its [`Effect`], and `declared` is written from that alone.
+
+mod effect;
+mod job;
+mod reason;
+mod tree;
+
+pub use effect::{Effect, Program};
+pub use job::{Input, Job, Secret};
+pub use reason::{Reason, Why};
+pub use tree::{Bind, SYSTEM, Shape, Tree, TreeError};
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use ledger::facts::control::{Control, Declared, Unsupported};
+use ledger::facts::policy::{Mode, Policy};
+
+/// Search path of a workload whose policy sets none.
+pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// What a runtime says about one control under one policy, before anything is launched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It intends to apply it so.
+    Intends(Intent),
+    /// It cannot.
+    Cannot(Why),
+}
+
+/// How a runtime intends to apply a control.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intent {
+    /// The kernel mechanism.
+    pub mechanism: &'static str,
+    /// The limit with its unit, where there is one.
+    pub value: Option<String>,
+    /// A second mechanism behind the first.
+    pub backup: Option<&'static str>,
+}
+
+impl Intent {
+    /// A mechanism without limit or backup.
+    #[must_use]
+    pub const fn by(mechanism: &'static str) -> Self {
+        Self {
+            mechanism,
+            value: None,
+            backup: None,
+        }
+    }
+
+    /// With this limit.
+    #[must_use]
+    pub fn limited(mut self, value: impl Into<String>) -> Self {
+        self.value = Some(value.into());
+        self
+    }
+
+    /// With this second mechanism.
+    #[must_use]
+    pub const fn backed(mut self, backup: &'static str) -> Self {
+        self.backup = Some(backup);
+        self
+    }
+
+    /// As a declaration of `control`, once it is known to be in effect.
+    #[must_use]
+    pub fn declare(&self, control: Control) -> Declared {
+        Declared {
+            backup: self.backup.map(str::to_owned),
+            control,
+            mechanism: self.mechanism.to_owned(),
+            value: self.value.clone(),
+        }
+    }
+}
+
+/// Something that isolates workloads.
+pub trait Runtime {
+    /// Its name on command lines and in records.
+    fn id(&self) -> &'static str;
+
+    /// Its version.
+    fn version(&self) -> String;
+
+    /// What it intends for one control; every runtime answers for every control.
+    fn answer(&self, control: Control, policy: &Policy, job: &Job) -> Answer;
+
+    /// Builds the sandbox up to the point where the workload would run, and says what took effect.
+    ///
+    /// # Errors
+    /// The sandbox cannot be built at all.
+    fn launch(&self, plan: &Plan, streams: Streams) -> Result<Launch, LaunchError>;
+}
+
+/// What one runtime on this host intends.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The policy in force, command line merged in.
+    pub policy: Policy,
+    /// Must be declared.
+    pub requested: Vec<Control>,
+    /// Should be declared.
+    pub wanted: Vec<Control>,
+    /// What the runtime intends, by control.
+    pub intended: BTreeMap<Control, Intent>,
+    /// What it cannot do, by control.
+    pub cannot: BTreeMap<Control, Why>,
+    /// The files that the workload is to see.
+    pub tree: Tree,
+    /// The workload's whole environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The folder it starts in, as it sees it.
+    pub cwd: PathBuf,
+    /// What is to run.
+    pub job: Job,
+}
+
+/// Why no plan could be made.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub enum CompileError {
+    /// The files cannot be laid out as asked.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Tree(#[from] TreeError),
+}
+
+impl Plan {
+    /// Requested controls that the runtime cannot declare.
+    #[must_use]
+    pub fn missing(&self) -> Vec<Unsupported> {
+        self.unsupported(&self.requested)
+    }
+
+    /// Whether a strict policy refuses this plan.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.policy.enforcement.mode == Mode::Strict && !self.missing().is_empty()
+    }
+
+    /// Every requested or wanted control that the runtime cannot declare, with the reason.
+    #[must_use]
+    pub fn gaps(&self) -> Vec<Unsupported> {
+        let asked: Vec<Control> = self.requested.iter().chain(&self.wanted).copied().collect();
+        self.unsupported(&asked)
+    }
+
+    fn unsupported(&self, controls: &[Control]) -> Vec<Unsupported> {
+        controls
+            .iter()
+            .filter_map(|control| {
+                let why = self.cannot.get(control)?;
+                Some(Unsupported {
+                    control: *control,
+                    reason: why.to_string(),
+                })
+            })
+            .collect()
+    }
+}
+
+/// Compiles a plan: the only way to one, for exec, probes and services alike.
+///
+/// # Errors
+/// The files cannot be laid out as the policy says.
+pub fn compile(policy: Policy, job: Job, runtime: &dyn Runtime) -> Result<Plan, CompileError> {
+    let mut intended = BTreeMap::new();
+    let mut cannot = BTreeMap::new();
+    for control in Control::ALL {
+        match runtime.answer(*control, &policy, &job) {
+            Answer::Intends(intent) => {
+                intended.insert(*control, intent);
+            }
+            Answer::Cannot(why) => {
+                cannot.insert(*control, why);
+            }
+        }
+    }
+    let tree = tree::lay_out(&policy, &job)?;
+    let environment = job::environment(&policy, &job);
+    let cwd = tree.cwd(&job);
+    let requested = sorted(&policy.enforcement.required_controls);
+    let wanted = sorted(&policy.enforcement.wanted_controls);
+    Ok(Plan {
+        policy,
+        requested,
+        wanted,
+        intended,
+        cannot,
+        tree,
+        environment,
+        cwd,
+        job,
+    })
+}
+
+fn sorted(controls: &[Control]) -> Vec<Control> {
+    let mut list = controls.to_vec();
+    list.sort_unstable();
+    list.dedup();
+    list
+}
+
+/// The workload's ends of its standard streams.
+#[derive(Debug)]
+pub struct Streams {
+    /// 0; absent with a terminal.
+    pub stdin: Option<OwnedFd>,
+    /// 1; absent with a terminal.
+    pub stdout: Option<OwnedFd>,
+    /// 2; absent with a terminal.
+    pub stderr: Option<OwnedFd>,
+}
+
+/// A sandbox that stands and waits for "go".
+#[derive(Debug)]
+pub struct Launch {
+    /// What took effect.
+    pub effect: Effect,
+    /// Pid 1 inside; its end is the end of the whole tree.
+    pub init: OwnedFd,
+    /// Pid 1's id as this process sees it.
+    pub init_pid: i32,
+    /// To pid 1; when this end closes the tree dies.
+    pub control: UnixStream,
+    /// The master side of the workload's terminal, when it has one.
+    pub terminal: Option<OwnedFd>,
+    /// The workload's /workspace, when it has one of its own.
+    pub workspace: Option<OwnedFd>,
+    /// Kept until the run is over (host ids, placeholders).
+    pub held: Vec<Box<dyn std::fmt::Debug>>,
+}
+
+/// Why a sandbox could not be built at all.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub enum LaunchError {
+    /// The kernel makes no namespaces for this user here.
+    #[error("cannot make the sandbox's namespaces ({errno})")]
+    #[diagnostic(
+        code(runner::launch::no_namespaces),
+        help("`runner doctor` says what on this host stands in the way")
+    )]
+    Namespaces {
+        /// The kernel's answer.
+        errno: String,
+    },
+    /// A step before the workload failed.
+    #[error("cannot build the sandbox: {what}")]
+    #[diagnostic(code(runner::launch::step))]
+    Step {
+        /// What failed and the kernel's answer.
+        what: String,
+    },
+    /// A folder cannot be shown as it must be; a requested control would be lost.
+    #[error("{what}")]
+    #[diagnostic(code(runner::launch::refused))]
+    Refused {
+        /// The control that would be lost.
+        control: Control,
+        /// What to do.
+        what: String,
+    },
+    /// The runner's own system calls failed.
+    #[error("cannot {attempt}")]
+    #[diagnostic(code(runner::launch::system))]
+    System {
+        /// What was attempted.
+        attempt: &'static str,
+        /// The error.
+        source: std::io::Error,
+    },
+}
+
+#[cfg(test)]
+mod tests;

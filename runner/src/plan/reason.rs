@@ -1,0 +1,106 @@
+//! Why a control is not declared: the words that stand in `unsupported`, each with an entry in docs/gaps.md.
+
+/// A reason, as one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reason(&'static str);
+
+macro_rules! reasons {
+    ($($name:ident $word:literal $meaning:literal,)+) => {
+        impl Reason {
+            $(#[doc = $meaning] pub const $name: Self = Self($word);)+
+
+            /// Every reason.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            /// What it means, for the person at the terminal.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self.0 {
+                    $($word => $meaning,)+
+                    _ => "",
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    NO_ISOLATION "no-isolation" "the native runtime runs the workload as it is",
+    NEEDS_RESOURCE_GROUPS "needs-resource-groups" "limits on the whole tree need control groups, which this runtime does not use yet",
+    NEEDS_QUOTA "needs-quota" "a limit on what is written needs a quota, which this runtime does not set yet",
+    NEEDS_EGRESS "needs-egress" "an allowlist needs a forwarder, which this runtime does not have yet",
+    POLICY_ALLOWS_ALL "policy-allows-all" "the policy sets nothing to restrict here",
+    POLICY_SETS_NO_LIMIT "policy-sets-no-limit" "the policy names no limit",
+    KEEPS_CAPABILITIES "keeps-capabilities" "capabilities inside a sandbox are not supported by this runtime yet",
+    SUPPLEMENTARY_GROUPS_KEPT "supplementary-groups-kept" "an ordinary user cannot drop supplementary groups without subordinate ids (package uidmap, /etc/subuid, /etc/subgid)",
+    RUNS_AS_ROOT "runs-as-root" "--as-root maps the workload to host root",
+    NO_USER_NAMESPACE "no-user-namespace" "this host makes no user namespaces for this user",
+    NAMESPACE_REFUSED "namespace-refused" "the kernel refused this namespace",
+    MECHANISM_FAILED "mechanism-failed" "a call that gives the control its effect failed",
+    NO_EFFECT "no-effect" "the calls succeeded, and reading back found no effect",
+    NOT_READ_BACK "not-read-back" "the effect could not be read back, so it is not claimed",
+    PROTECT_FAILED "protect-failed" "a path that must stay read-only below a writable folder could not be protected",
+    ALLOW_LACKS_LAUNCH_CALLS "allow-lacks-launch-calls" "syscalls.allow must name execve, exit_group, read and write, which starting a program takes",
+    NO_FILTER_FOR_ARCHITECTURE "no-filter-for-architecture" "no system call filter can be made for this architecture",
+    ABSTRACT_SOCKETS_SHARED "abstract-sockets-shared" "abstract unix sockets are shared with the host's network namespace",
+    NOT_LAUNCHED "not-launched" "nothing was launched",
+}
+
+impl Reason {
+    /// The word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.0)
+    }
+}
+
+/// Why a control is not declared here, with what the kernel said where it said something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Why {
+    /// The reason.
+    pub reason: Reason,
+    /// Details for people (`mount a fresh /proc: EPERM`).
+    pub detail: Option<String>,
+}
+
+impl From<Reason> for Why {
+    fn from(reason: Reason) -> Self {
+        Self {
+            reason,
+            detail: None,
+        }
+    }
+}
+
+impl std::fmt::Display for Why {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.detail {
+            Some(detail) => write!(f, "{} ({detail})", self.reason),
+            None => write!(f, "{}", self.reason),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_an_entry_in_the_list_of_gaps() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/gaps.md");
+        let gaps = std::fs::read_to_string(path).unwrap();
+        for reason in Reason::ALL {
+            assert!(
+                gaps.contains(&format!("### `{reason}`")),
+                "docs/gaps.md has no entry for {reason}"
+            );
+            assert!(!reason.meaning().is_empty());
+        }
+    }
+}

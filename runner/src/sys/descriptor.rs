@@ -1,0 +1,76 @@
+//! Descriptors: moving, closing, passing.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use super::{check, fault};
+
+/// A copy of `fd` numbered `at_least` or higher, closed on exec.
+///
+/// # Errors
+/// The kernel's, for lack of descriptors.
+pub fn duplicate_above(fd: BorrowedFd<'_>, at_least: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: fcntl with F_DUPFD_CLOEXEC takes two integers and returns a new descriptor.
+    let new =
+        check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, at_least) }.into())?;
+    // SAFETY: the kernel just made this descriptor for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(new as RawFd) })
+}
+
+/// Takes a descriptor that was planted at a known number by whoever executed this process.
+///
+/// # Errors
+/// There is no such descriptor.
+pub fn take_planted(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: F_GETFD only looks the number up.
+    check(unsafe { libc::fcntl(number, libc::F_GETFD) }.into())?;
+    // SAFETY: the descriptor is open, and by agreement nothing else in this process owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(number) };
+    set_cloexec(&fd, true)?;
+    Ok(fd)
+}
+
+/// Says whether a descriptor closes on exec.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_cloexec(fd: &impl AsRawFd, on: bool) -> io::Result<()> {
+    let flags = if on { libc::FD_CLOEXEC } else { 0 };
+    // SAFETY: F_SETFD takes an integer.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, flags) }.into()).map(drop)
+}
+
+/// Marks every descriptor from `first` on to be closed on exec (close_range(2), Linux 5.11; 5.9 and 5.10 know
+/// the call but not the flag, so there each one in /proc/self/fd is marked).
+///
+/// # Errors
+/// The kernel's.
+pub fn close_on_exec_from(first: RawFd) -> io::Result<()> {
+    fault::guard("close-descriptors", || {
+        // SAFETY: close_range takes three integers; CLOEXEC closes nothing now.
+        let done = check(unsafe {
+            libc::syscall(
+                libc::SYS_close_range,
+                first as libc::c_uint,
+                libc::c_uint::MAX,
+                libc::CLOSE_RANGE_CLOEXEC,
+            )
+        });
+        match done {
+            Ok(_) => Ok(()),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
+                for entry in std::fs::read_dir("/proc/self/fd")? {
+                    let number = entry?.file_name().to_string_lossy().parse::<RawFd>();
+                    if let Ok(number) = number.map_err(io::Error::other)
+                        && number >= first
+                    {
+                        // SAFETY: F_SETFD takes an integer; the directory's own descriptor may be gone (EBADF).
+                        unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+                    }
+                }
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    })
+}

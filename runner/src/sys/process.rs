@@ -1,0 +1,140 @@
+//! Processes by descriptor (pidfd_send_signal(2), waitid(2)), and the workload's fork.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use super::check;
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Ended {
+    /// With this status.
+    Exited(u8),
+    /// By this signal.
+    Signaled(u8),
+}
+
+/// Sends a signal to the process that `pidfd` refers to.
+///
+/// # Errors
+/// ESRCH when it is gone.
+pub fn kill(pidfd: &OwnedFd, signal: libc::c_int) -> io::Result<()> {
+    let none = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: a null siginfo means the same as kill(2).
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            signal,
+            none,
+            0,
+        )
+    })
+    .map(drop)
+}
+
+/// Waits for the child that `pidfd` refers to.
+///
+/// # Errors
+/// ECHILD when it is no child of this process.
+pub fn wait(pidfd: &OwnedFd) -> io::Result<Ended> {
+    loop {
+        // SAFETY: an all-zero siginfo_t is valid.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: info is writable for the duration of the call.
+        let done = check(
+            unsafe {
+                libc::waitid(
+                    libc::P_PIDFD,
+                    pidfd.as_raw_fd() as libc::id_t,
+                    &raw mut info,
+                    libc::WEXITED,
+                )
+            }
+            .into(),
+        );
+        match done {
+            Ok(_) => return Ok(ended(&info)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Reaps one child that has ended, whichever; `None` when none has.
+///
+/// # Errors
+/// Any but "no children".
+pub fn reap() -> io::Result<Option<(libc::pid_t, Ended)>> {
+    // SAFETY: an all-zero siginfo_t is valid.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: info is writable for the duration of the call.
+    let done = check(
+        unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, libc::WEXITED | libc::WNOHANG) }
+            .into(),
+    );
+    match done {
+        Ok(_) => {
+            // SAFETY: waitid filled the child fields, or left them zero when nobody had ended.
+            let pid = unsafe { info.si_pid() };
+            Ok((pid != 0).then(|| (pid, ended(&info))))
+        }
+        Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn ended(info: &libc::siginfo_t) -> Ended {
+    // SAFETY: waitid filled the child fields.
+    let status = unsafe { info.si_status() };
+    let low = (status & 0xff) as u8;
+    if info.si_code == libc::CLD_EXITED {
+        Ended::Exited(low)
+    } else {
+        Ended::Signaled(low & 0x7f)
+    }
+}
+
+/// Forks this single-threaded process; `None` in the child.
+///
+/// # Errors
+/// EAGAIN, ENOMEM.
+pub fn fork() -> io::Result<Option<libc::pid_t>> {
+    // SAFETY: init has one thread, so the child may do whatever the parent could.
+    match check(unsafe { libc::fork() }.into())? {
+        0 => Ok(None),
+        pid => Ok(Some(pid as libc::pid_t)),
+    }
+}
+
+/// Ends this process at once: no destructors, no exit handlers.
+pub fn exit_now(status: i32) -> ! {
+    // SAFETY: takes an integer and does not return.
+    unsafe { libc::_exit(status) }
+}
+
+/// Replaces this process; returns only the error.
+#[must_use]
+pub fn execute(path: &CString, argv: &[CString], environment: &[CString]) -> io::Error {
+    let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
+        strings
+            .iter()
+            .map(|string| string.as_ptr())
+            .chain([std::ptr::null()])
+            .collect()
+    };
+    let (argv, environment) = (pointers(argv), pointers(environment));
+    // SAFETY: null-terminated arrays of C strings that outlive the call.
+    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), environment.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// Unblocks every signal and sets each to its default, before a workload is executed.
+pub fn default_signals() {
+    for signal in 1..=64 {
+        // SAFETY: SIG_DFL for a signal number; KILL and STOP answer EINVAL.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    let _ = nix::sys::signal::SigSet::empty().thread_set_mask();
+}
