@@ -164,7 +164,7 @@ pub fn build(spec: &RootSpec, outcomes: &mut Outcomes) -> Result<NewRoot, Failur
         put(&root, entry, source, outcomes)?;
     }
     for mask in &spec.masks {
-        let result = cover(&root, mask);
+        let result = cover(&root, mask, outcomes);
         if let Err(failure) = &result {
             outcomes.note("proc-mask", result.clone());
             return Err(failure.clone());
@@ -385,7 +385,14 @@ pub(super) fn restrict_here(
     Ok(())
 }
 
-fn cover(root: &OwnedFd, mask: &Mask) -> Result<(), Failure> {
+/// Under which name [`Outcomes`] note a place that this process cannot reach. The workload, with the same ids and
+/// fewer rights, cannot either: nothing is there to cover.
+#[must_use]
+pub fn unreachable(path: &Path) -> String {
+    format!("unreachable {}", path.display())
+}
+
+fn cover(root: &OwnedFd, mask: &Mask, outcomes: &mut Outcomes) -> Result<(), Failure> {
     let (path, read_only) = match mask {
         Mask::ReadOnly(path) => (path, true),
         Mask::Empty(path) => (path, false),
@@ -394,6 +401,10 @@ fn cover(root: &OwnedFd, mask: &Mask) -> Result<(), Failure> {
     let target = match open_inside(root.as_fd(), path, OFlag::O_PATH | OFlag::O_NOFOLLOW) {
         Ok(target) => target,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::EACCES) && !read_only => {
+            outcomes.note(&unreachable(path), Ok(()));
+            return Ok(());
+        }
         Err(error) => return Err(failed(error)),
     };
     let is_folder = std::fs::File::from(target.try_clone().map_err(failed)?)
