@@ -479,13 +479,7 @@ fn mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
         Control::Network => vec!["namespace-network"],
         Control::Filesystem => {
             let mut needed = vec!["namespace-mount", "pivot-root", "read-only", "proc-mask"];
-            if plan
-                .tree
-                .binds
-                .iter()
-                .any(|bind| !bind.read_only && bind.source.is_dir())
-                && !plan.tree.protect.is_empty()
-            {
+            if plan.tree.binds.iter().any(|bind| plan.tree.protects(bind)) {
                 needed.push("protect");
             }
             needed
