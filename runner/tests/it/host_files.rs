@@ -28,19 +28,11 @@ fn a_read_only_host_hides_secrets_and_sockets() {
         r#"cat /srv/home/file; cd /srv/home
            for path in .ssh/id .config/gcloud/token .netrc /etc/shadow; do grep -c . "$path" 2>/dev/null; done
            for path in file new .ssh/new /usr/x /x; do (: >>"$path") 2>/dev/null && echo "wrote $path"; done
-           find /run -type s 2>/dev/null; ls -A /tmp /sys; :"#,
+           find /run -type s 2>/dev/null; [ -e /sys/class ] && echo sys; ls -A /tmp"#,
         &[],
     );
-    let ran = ran.ended(0);
-    assert!(!ran.out.contains("wrote"), "{}", ran.out);
     // A covered file reads as empty: grep counts 0 lines.
-    let expected = "plain\n0\n0\n/sys:\n\n/tmp:\n";
-    let expected_without_srv_shadow = "plain\n0\n/sys:\n\n/tmp:\n";
-    assert!(
-        ran.out == expected || ran.out == expected_without_srv_shadow,
-        "{}",
-        ran.out
-    );
+    assert_eq!(ran.ended(0).out, "plain\n0\n0\n");
     assert!(world.last().declares("filesystem"));
 }
 
@@ -49,7 +41,11 @@ fn a_folder_as_root_shows_that_folder_alone() {
     let world = World::new();
     let root = world.folder("root");
     world.file("root/data/file", "content\n");
-    for (name, to) in [("bin", "usr/bin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")] {
+    for (name, to) in [
+        ("bin", "usr/bin"),
+        ("lib", "usr/lib"),
+        ("lib64", "usr/lib64"),
+    ] {
         std::os::unix::fs::symlink(to, root.join(name)).unwrap();
     }
     let policy = world.policy(|policy| {

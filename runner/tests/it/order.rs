@@ -3,7 +3,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const ORDER: [&str; 8] = ["sys", "host", "mechanism", "plan", "init", "runtime", "run", "cli"];
+const ORDER: [&str; 8] = [
+    "sys",
+    "host",
+    "mechanism",
+    "plan",
+    "init",
+    "runtime",
+    "run",
+    "cli",
+];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
@@ -26,7 +35,13 @@ fn modules() -> Vec<(PathBuf, String, String)> {
         .into_iter()
         .map(|file| {
             let inside = file.strip_prefix(&root).unwrap();
-            let first = inside.components().next().unwrap().as_os_str().to_str().unwrap();
+            let first = inside
+                .components()
+                .next()
+                .unwrap()
+                .as_os_str()
+                .to_str()
+                .unwrap();
             let module = first.trim_end_matches(".rs").to_owned();
             let text = fs::read_to_string(&file).unwrap();
             let code: Vec<&str> = text
@@ -48,9 +63,16 @@ fn named(code: &str) -> Vec<&str> {
     for rest in code.split("crate::").skip(1) {
         let listed = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
         let list = listed.map_or(rest, |(list, _)| list);
-        let parts = if listed.is_some() { list.split(',').collect() } else { vec![list] };
+        let parts = if listed.is_some() {
+            list.split(',').collect()
+        } else {
+            vec![list]
+        };
         names.extend(parts.into_iter().map(|part| {
-            part.trim_start().split(|c| !is_name(c)).next().unwrap_or("")
+            part.trim_start()
+                .split(|c| !is_name(c))
+                .next()
+                .unwrap_or("")
         }));
     }
     names.retain(|name| !name.is_empty());
@@ -85,7 +107,10 @@ fn modules_use_only_what_stands_to_their_left() {
 
 #[test]
 fn names_are_found_in_every_form() {
-    assert_eq!(named("use crate::sys;\ncrate::host::now()"), ["sys", "host"]);
+    assert_eq!(
+        named("use crate::sys;\ncrate::host::now()"),
+        ["sys", "host"]
+    );
     assert_eq!(named("use crate::{sys::mount, plan};"), ["sys", "plan"]);
 }
 
@@ -95,12 +120,18 @@ fn unsafe_code_stands_below_sys_alone() {
     for (file, module, code) in modules() {
         // The lint's name is no use of it.
         let code = code.replace("unsafe_code", "");
-        let uses = code.split(|c| !is_name(c)).filter(|word| *word == "unsafe").count();
+        let uses = code
+            .split(|c| !is_name(c))
+            .filter(|word| *word == "unsafe")
+            .count();
         if module == "sys" {
             inside += uses;
         } else {
             assert_eq!(uses, 0, "{}: unsafe outside runner/src/sys", file.display());
         }
     }
-    assert!(inside > 20, "only {inside} uses found: the test reads nothing");
+    assert!(
+        inside > 20,
+        "only {inside} uses found: the test reads nothing"
+    );
 }

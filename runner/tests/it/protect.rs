@@ -13,7 +13,10 @@ fn listing(folder: &Path) -> BTreeMap<String, String> {
             let path = entry.unwrap().path();
             let name = path.strip_prefix(root).unwrap().display().to_string();
             if path.is_symlink() {
-                into.insert(name, format!("-> {}", std::fs::read_link(&path).unwrap().display()));
+                into.insert(
+                    name,
+                    format!("-> {}", std::fs::read_link(&path).unwrap().display()),
+                );
             } else if path.is_dir() {
                 into.insert(format!("{name}/"), String::new());
                 walk(root, &path, into);
@@ -95,11 +98,21 @@ fn a_git_link_cannot_be_protected_and_is_refused() {
     let ran = world.exec(&flags, &["true"]).ended(126);
     assert!(ran.err.contains("protect-failed"), "{}", ran.err);
     let run = world.last();
-    assert!(run.reason("filesystem").unwrap().starts_with("protect-failed"));
-    world.exec(&format!("{flags} --best-effort"), &["true"]).ended(0);
+    assert!(
+        run.reason("filesystem")
+            .unwrap()
+            .starts_with("protect-failed")
+    );
+    world
+        .exec(&format!("{flags} --best-effort"), &["true"])
+        .ended(0);
     let run = world.last();
     assert!(!run.declares("filesystem"));
-    assert!(run.reason("filesystem").unwrap().starts_with("protect-failed"));
+    assert!(
+        run.reason("filesystem")
+            .unwrap()
+            .starts_with("protect-failed")
+    );
     assert_eq!(listing(&folder), before);
 }
 
@@ -112,7 +125,9 @@ fn placeholders_are_gone_after_a_refused_run_and_after_a_killed_workload() {
     assert!(listing(&folder).is_empty());
     world.sh(&flags, "kill -9 $$", &[]).ended(137);
     assert!(listing(&folder).is_empty());
-    world.sh(&format!("{flags} --timeout 200ms"), "sleep 600", &[]).ended(124);
+    world
+        .sh(&format!("{flags} --timeout 200ms"), "sleep 600", &[])
+        .ended(124);
     assert!(listing(&folder).is_empty());
 }
 
@@ -130,6 +145,12 @@ fn a_policy_names_what_is_protected() {
         &[&folder],
     );
     assert_eq!(ran.ended(0).out, "kept\n");
-    assert_eq!(std::fs::read_to_string(folder.join(".git/hooks/x")).unwrap(), "hook\n");
-    assert_eq!(std::fs::read_to_string(folder.join("keep/file")).unwrap(), "theirs\n");
+    assert_eq!(
+        std::fs::read_to_string(folder.join(".git/hooks/x")).unwrap(),
+        "hook\n"
+    );
+    assert_eq!(
+        std::fs::read_to_string(folder.join("keep/file")).unwrap(),
+        "theirs\n"
+    );
 }

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output as ProcessOutput, Stdio};
 use std::time::{Duration, Instant};
 
-use ledger::file::source::{ReadError, Source};
-use ledger::file::walk::{Findings, Shown, Visitor, walk};
 use ledger::facts::control::Control;
 use ledger::facts::execution::{Execution, Output, Start};
 use ledger::facts::list::{List, Sealable};
+use ledger::file::source::{ReadError, Source};
+use ledger::file::walk::{Findings, Shown, Visitor, walk};
 use ledger::record::{Body, Opened, Record};
 use serde_json::json;
 
@@ -196,7 +196,10 @@ impl World {
     }
 
     /// The program with these arguments, everything about it set but its streams.
-    pub(crate) fn command<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, arguments: I) -> Command {
+    pub(crate) fn command<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(
+        &self,
+        arguments: I,
+    ) -> Command {
         let mut command = match self.before.split_first() {
             Some((first, rest)) => {
                 let mut command = Command::new(first);
@@ -208,7 +211,10 @@ impl World {
         command
             .args(arguments)
             .env_clear()
-            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .env(
+                "PATH",
+                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            )
             .env("HOME", self.path("home"))
             .env("XDG_STATE_HOME", self.path("state"))
             .env("XDG_DATA_HOME", self.path("data"))
@@ -228,7 +234,10 @@ impl World {
     /// `runner exec` as a command: flags separated by spaces, then the program and its arguments.
     pub(crate) fn exec_command<S: AsRef<OsStr>>(&self, flags: &str, workload: &[S]) -> Command {
         let mut command = self.command(["exec"]);
-        command.args(flags.split_whitespace()).arg("--").args(workload);
+        command
+            .args(flags.split_whitespace())
+            .arg("--")
+            .args(workload);
         command
     }
 
@@ -239,7 +248,8 @@ impl World {
 
     /// `runner exec` of a shell script, whose arguments are `$1`, `$2`, …
     pub(crate) fn sh(&self, flags: &str, script: &str, arguments: &[&Path]) -> Ran {
-        let mut workload: Vec<&OsStr> = vec!["sh".as_ref(), "-c".as_ref(), script.as_ref(), "sh".as_ref()];
+        let mut workload: Vec<&OsStr> =
+            vec!["sh".as_ref(), "-c".as_ref(), script.as_ref(), "sh".as_ref()];
         workload.extend(arguments.iter().map(|path| path.as_os_str()));
         self.exec(flags, &workload)
     }
@@ -275,7 +285,9 @@ fn read_all(folder: &Path, bytes: &mut Vec<u8>) {
 }
 
 pub(crate) fn contains(bytes: &[u8], text: &str) -> bool {
-    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+    bytes
+        .windows(text.len())
+        .any(|window| window == text.as_bytes())
 }
 
 /// What a run of the program came to.
@@ -331,7 +343,9 @@ impl Visitor for Evidence {
 }
 
 pub(crate) fn evidence(ledger: &Path) -> Evidence {
-    let mut evidence = Evidence { records: Vec::new() };
+    let mut evidence = Evidence {
+        records: Vec::new(),
+    };
     let mut source = Source::open(ledger).unwrap();
     let walked = walk(&mut source, None, &mut evidence).unwrap();
     let findings = walked.findings.into_list();
@@ -341,25 +355,33 @@ pub(crate) fn evidence(ledger: &Path) -> Evidence {
 
 impl Evidence {
     pub(crate) fn kinds(&self) -> Vec<&'static str> {
-        self.records.iter().map(|(record, _)| record.body.kind()).collect()
+        self.records
+            .iter()
+            .map(|(record, _)| record.body.kind())
+            .collect()
     }
 
     /// The runs that have ended, in the order of their ends.
     pub(crate) fn runs(&self) -> Vec<Run> {
-        let ended = self.records.iter().filter_map(|(record, opened)| match &record.body {
-            Body::Execution(execution) => Some((execution, opened)),
-            _ => None,
-        });
+        let ended = self
+            .records
+            .iter()
+            .filter_map(|(record, opened)| match &record.body {
+                Body::Execution(execution) => Some((execution, opened)),
+                _ => None,
+            });
         ended
             .map(|(execution, opened)| {
                 let at = usize::try_from(execution.start.value()).unwrap();
-                let (Body::Start(start), at_start) = (&self.records[at].0.body, &self.records[at].1)
+                let (Body::Start(start), at_start) =
+                    (&self.records[at].0.body, &self.records[at].1)
                 else {
                     panic!("record {at} is no start");
                 };
                 let opened = opened.clone().unwrap_or_default();
                 let at_start = at_start.clone().unwrap_or_default();
-                let output = |clear: &Option<Sealable<Output>>, sealed: Option<Output>| match clear {
+                let output = |clear: &Option<Sealable<Output>>, sealed: Option<Output>| match clear
+                {
                     Some(Sealable::Clear(output)) => Some(output.clone()),
                     Some(Sealable::Sealed(_)) => Some(sealed.expect("sealed, and no opening")),
                     None => None,
@@ -374,8 +396,14 @@ impl Evidence {
                 Run {
                     argv,
                     start: (**start).clone(),
-                    stdout: output(&execution.result.stdout, opened.stdout.map(|salted| salted.1)),
-                    stderr: output(&execution.result.stderr, opened.stderr.map(|salted| salted.1)),
+                    stdout: output(
+                        &execution.result.stdout,
+                        opened.stdout.map(|salted| salted.1),
+                    ),
+                    stderr: output(
+                        &execution.result.stderr,
+                        opened.stderr.map(|salted| salted.1),
+                    ),
                     execution: (**execution).clone(),
                 }
             })
@@ -394,13 +422,17 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn declares(&self, control: &str) -> bool {
-        self.start.controls.declares(control.parse::<Control>().unwrap())
+        self.start
+            .controls
+            .declares(control.parse::<Control>().unwrap())
     }
 
     /// Why a control is not declared.
     pub(crate) fn reason(&self, control: &str) -> Option<&str> {
         let unsupported = &self.start.controls.unsupported;
-        let gap = unsupported.iter().find(|gap| gap.control.as_str() == control);
+        let gap = unsupported
+            .iter()
+            .find(|gap| gap.control.as_str() == control);
         gap.map(|gap| gap.reason.as_str())
     }
 }
