@@ -12,7 +12,7 @@ use crate::file::chain::{Chain, Standing};
 use crate::proof::checkpoint::SignedCheckpoint;
 use crate::proof::tree::Frontier;
 use crate::record::{
-    Content, Note, OPENING_PREFIX, Opening, Record, Salt, Salted, Tool, parse_line,
+    Note, OPENING_PREFIX, Opening, Record, Salt, Salted, Tool,
 };
 
 mod appending;
