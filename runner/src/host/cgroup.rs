@@ -14,9 +14,15 @@ use nix::unistd::{AccessFlags, access};
 use super::Gaps;
 use crate::sys::errno_name;
 
+/// Controllers that limits are made of; where none of them is offered there is nothing to try.
+const USED: &[&str] = &["cpu", "memory", "pids"];
+
 pub(super) fn facts(gaps: &mut Gaps) -> CgroupFacts {
     let Some(mounts) = gaps.read("cgroup", Path::new("/proc/self/mountinfo")) else {
-        return CgroupFacts { delegated: Vec::new(), layout: CgroupLayout::None };
+        return CgroupFacts {
+            delegated: Vec::new(),
+            layout: CgroupLayout::None,
+        };
     };
     let layout = layout(&mounts);
     let delegated = match subtree(&mounts, gaps) {
@@ -44,7 +50,11 @@ fn mounts(mountinfo: &str) -> impl Iterator<Item = Mount<'_>> {
             _ => return None,
         };
         let mut fields = place.split(' ').skip(3);
-        Some(Mount { version, root: fields.next()?, point: fields.next()? })
+        Some(Mount {
+            version,
+            root: fields.next()?,
+            point: fields.next()?,
+        })
     })
 }
 
@@ -73,12 +83,16 @@ fn subtree(mountinfo: &str, gaps: &mut Gaps) -> Option<Subtree> {
     let uid = nix::unistd::geteuid().as_raw();
     let manager = format!("user.slice/user-{uid}.slice/user@{uid}.service");
     let candidates = [own, Path::new(mount.point).join(manager)];
-    candidates.into_iter().find_map(|path| usable(path, uid, gaps))
+    candidates
+        .into_iter()
+        .find_map(|path| usable(path, uid, gaps))
 }
 
 /// The `0::` line of /proc/self/cgroup, below the mount.
 fn own_group(mount: &Mount<'_>, membership: &str) -> Option<PathBuf> {
-    let path = membership.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let path = membership
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"))?;
     // In a group namespace paths outside it begin with /.. and lie outside the mount.
     let below = path.strip_prefix(mount.root.trim_end_matches('/'))?;
     let is_below = below.is_empty() || below.starts_with('/');
@@ -97,20 +111,28 @@ fn usable(path: PathBuf, uid: u32, gaps: &mut Gaps) -> Option<Subtree> {
     let mut controllers: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
     controllers.sort();
     let files = ["", "cgroup.procs", "cgroup.subtree_control"];
-    let writable = files.iter().all(|file| access(&path.join(file), AccessFlags::W_OK).is_ok());
-    if controllers.is_empty() || !writable {
+    let writable = files
+        .iter()
+        .all(|file| access(&path.join(file), AccessFlags::W_OK).is_ok());
+    if !controllers.iter().any(|name| USED.contains(&name.as_str())) || !writable {
         return None;
     }
     let throwaway = path.join(format!("runner-try-{}", std::process::id()));
     match fs::create_dir(&throwaway) {
         Ok(()) => {
             if let Err(error) = fs::remove_dir(&throwaway) {
-                gaps.note("cgroup.delegated", format!("{}: {}", throwaway.display(), errno_name(&error)));
+                gaps.note(
+                    "cgroup.delegated",
+                    format!("{}: {}", throwaway.display(), errno_name(&error)),
+                );
             }
             Some(Subtree { path, controllers })
         }
         Err(error) => {
-            gaps.note("cgroup.delegated", format!("mkdir {}: {}", path.display(), errno_name(&error)));
+            gaps.note(
+                "cgroup.delegated",
+                format!("mkdir {}: {}", path.display(), errno_name(&error)),
+            );
             None
         }
     }
@@ -120,7 +142,10 @@ fn usable(path: PathBuf, uid: u32, gaps: &mut Gaps) -> Option<Subtree> {
 fn given_to_root(path: &Path) -> bool {
     let has_systemd = Path::new("/run/systemd/system").exists();
     let marked = ["trusted.delegate", "user.delegate"];
-    !has_systemd || marked.iter().any(|name| crate::sys::kernel::attribute_is_one(path, name))
+    !has_systemd
+        || marked
+            .iter()
+            .any(|name| crate::sys::kernel::attribute_is_one(path, name))
 }
 
 #[cfg(test)]
@@ -144,13 +169,24 @@ mod tests {
     #[test]
     fn the_own_group_is_found_below_the_mount() {
         let at = |root, path: &str| {
-            let mount = Mount { version: 2, root, point: "/sys/fs/cgroup" };
-            own_group(&mount, &format!("3:cpu:/x\n0::{path}\n")).map(|path| path.display().to_string())
+            let mount = Mount {
+                version: 2,
+                root,
+                point: "/sys/fs/cgroup",
+            };
+            own_group(&mount, &format!("3:cpu:/x\n0::{path}\n"))
+                .map(|path| path.display().to_string())
         };
         assert_eq!(at("/", "/a/b").as_deref(), Some("/sys/fs/cgroup/a/b"));
         assert_eq!(at("/", "/").as_deref(), Some("/sys/fs/cgroup/"));
-        assert_eq!(at("/docker/1", "/docker/1/x").as_deref(), Some("/sys/fs/cgroup/x"));
-        assert_eq!(at("/docker/1", "/docker/1").as_deref(), Some("/sys/fs/cgroup/"));
+        assert_eq!(
+            at("/docker/1", "/docker/1/x").as_deref(),
+            Some("/sys/fs/cgroup/x")
+        );
+        assert_eq!(
+            at("/docker/1", "/docker/1").as_deref(),
+            Some("/sys/fs/cgroup/")
+        );
         assert_eq!(at("/docker/1", "/docker/10"), None);
         assert_eq!(at("/docker/1", "/other"), None);
         assert_eq!(at("/", "/../up"), None);

@@ -55,19 +55,39 @@ pub fn now(boot_id: &BootId) -> Result<Stamp, ReadClockError> {
     const BOOT: &str = "CLOCK_BOOTTIME";
     let wall = read(ClockId::CLOCK_REALTIME, WALL)?;
     let boot = read(ClockId::CLOCK_BOOTTIME, BOOT)?;
-    let out_of_range = |clock, time: TimeSpec| ReadClockError::OutOfRange { clock, seconds: time.tv_sec() };
-    let time = micros(wall).and_then(Timestamp::from_unix_micros).ok_or(out_of_range(WALL, wall))?;
-    let since_boot = micros(boot).map(u64::try_from).and_then(Result::<_, TryFromIntError>::ok);
-    let since_boot_us = since_boot.and_then(U53::new).ok_or(out_of_range(BOOT, boot))?;
-    Ok(Stamp { time, clock: Clock { boot_id: boot_id.clone(), since_boot_us } })
+    let out_of_range = |clock, time: TimeSpec| ReadClockError::OutOfRange {
+        clock,
+        seconds: time.tv_sec(),
+    };
+    let time = micros(wall)
+        .and_then(Timestamp::from_unix_micros)
+        .ok_or(out_of_range(WALL, wall))?;
+    let since_boot = micros(boot)
+        .map(u64::try_from)
+        .and_then(Result::<_, TryFromIntError>::ok);
+    let since_boot_us = since_boot
+        .and_then(U53::new)
+        .ok_or(out_of_range(BOOT, boot))?;
+    Ok(Stamp {
+        time,
+        clock: Clock {
+            boot_id: boot_id.clone(),
+            since_boot_us,
+        },
+    })
 }
 
 fn read(clock: ClockId, name: &'static str) -> Result<TimeSpec, ReadClockError> {
-    clock_gettime(clock).map_err(|errno| ReadClockError::Read { clock: name, source: errno.into() })
+    clock_gettime(clock).map_err(|errno| ReadClockError::Read {
+        clock: name,
+        source: errno.into(),
+    })
 }
 
 fn micros(time: TimeSpec) -> Option<i64> {
-    time.tv_sec().checked_mul(1_000_000)?.checked_add(time.tv_nsec() / 1_000)
+    time.tv_sec()
+        .checked_mul(1_000_000)?
+        .checked_add(time.tv_nsec() / 1_000)
 }
 
 #[cfg(test)]

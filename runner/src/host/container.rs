@@ -7,12 +7,24 @@ use super::{Gaps, is_absent};
 use crate::sys::errno_name;
 
 /// Words in the control group path of pid 1 that container engines leave there.
-const ENGINES: &[&str] = &["docker", "kubepods", "libpod", "containerd", "crio", "lxc", "buildkit", "garden"];
+const ENGINES: &[&str] = &[
+    "docker",
+    "kubepods",
+    "libpod",
+    "containerd",
+    "crio",
+    "lxc",
+    "buildkit",
+    "garden",
+];
 
 /// Each sign as a word, or as `where=what`; sorted.
 pub(super) fn signs(kernel: &str, gaps: &mut Gaps) -> Vec<String> {
     let mut signs = Vec::new();
-    for (path, sign) in [("/.dockerenv", "dockerenv"), ("/run/.containerenv", "containerenv")] {
+    for (path, sign) in [
+        ("/.dockerenv", "dockerenv"),
+        ("/run/.containerenv", "containerenv"),
+    ] {
         match fs::symlink_metadata(path) {
             Ok(_) => signs.push(sign.to_owned()),
             Err(error) if is_absent(&error) => {}
@@ -43,11 +55,19 @@ fn environment_of_pid_1(gaps: &mut Gaps) -> Option<String> {
     let path = Path::new("/proc/1/environ");
     match fs::read(path) {
         Ok(environment) => {
-            let value = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"container="))?;
-            Some(format!("environment={}", word(&String::from_utf8_lossy(value))))
+            let value = environment
+                .split(|byte| *byte == 0)
+                .find_map(|entry| entry.strip_prefix(b"container="))?;
+            Some(format!(
+                "environment={}",
+                word(&String::from_utf8_lossy(value))
+            ))
         }
         Err(error) => {
-            gaps.note("container", format!("{}: {}", path.display(), errno_name(&error)));
+            gaps.note(
+                "container",
+                format!("{}: {}", path.display(), errno_name(&error)),
+            );
             None
         }
     }
@@ -78,7 +98,10 @@ mod tests {
         assert!(!is_nested("         0          0 4294967295\n"));
         assert!(is_nested("         0       1000          1\n"));
         assert!(is_nested("0 0 4294967295\n5 5 1\n"));
-        assert_eq!(engine_of("0::/docker/0a1b\n").as_deref(), Some("cgroup=docker"));
+        assert_eq!(
+            engine_of("0::/docker/0a1b\n").as_deref(),
+            Some("cgroup=docker")
+        );
         assert_eq!(engine_of("0::/init.scope\n"), None);
         assert_eq!(word("podman\n"), "podman");
         assert_eq!(word("\u{1b}[31mx"), "31mx");

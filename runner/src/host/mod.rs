@@ -42,7 +42,10 @@ pub enum GatherHostError {
     },
     /// The runner could not read its own program file.
     #[error("cannot hash the runner's own program {}", path.display())]
-    #[diagnostic(code(runner::host::program), help("is /proc mounted, and may this user read the program?"))]
+    #[diagnostic(
+        code(runner::host::program),
+        help("is /proc mounted, and may this user read the program?")
+    )]
     Program {
         /// The file.
         path: PathBuf,
@@ -63,7 +66,11 @@ pub fn gather(known: Option<&HostFacts>) -> Result<HostFacts, GatherHostError> {
     let boot_id = boot_id()?;
     let (kernel, architecture) = system::kernel()?;
     let (uid, gid, groups) = system::ids()?;
-    let runner = program::runner(known.filter(|known| known.boot_id == boot_id).map(|known| &known.runner))?;
+    let runner = program::runner(
+        known
+            .filter(|known| known.boot_id == boot_id)
+            .map(|known| &known.runner),
+    )?;
     let facts = HostFacts {
         architecture,
         boot_id,
@@ -81,7 +88,10 @@ pub fn gather(known: Option<&HostFacts>) -> Result<HostFacts, GatherHostError> {
         uid,
         unmeasured: None,
     };
-    Ok(HostFacts { unmeasured: gaps.into_unmeasured(), ..facts })
+    Ok(HostFacts {
+        unmeasured: gaps.into_unmeasured(),
+        ..facts
+    })
 }
 
 /// What could not be read, and why.
@@ -90,7 +100,10 @@ struct Gaps(Vec<Unmeasured>);
 
 impl Gaps {
     fn note(&mut self, field: impl Into<String>, reason: impl Into<String>) {
-        self.0.push(Unmeasured { field: field.into(), reason: reason.into() });
+        self.0.push(Unmeasured {
+            field: field.into(),
+            reason: reason.into(),
+        });
     }
 
     fn failed(&mut self, field: impl Into<String>, path: &Path, error: &io::Error) {
@@ -110,13 +123,17 @@ impl Gaps {
     }
 
     fn into_unmeasured(mut self) -> Option<Vec<Unmeasured>> {
-        self.0.sort_by(|a, b| (&a.field, &a.reason).cmp(&(&b.field, &b.reason)));
+        self.0
+            .sort_by(|a, b| (&a.field, &a.reason).cmp(&(&b.field, &b.reason)));
         (!self.0.is_empty()).then_some(self.0)
     }
 }
 
 fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 #[cfg(test)]
@@ -127,7 +144,10 @@ mod tests {
     fn two_gatherings_agree_and_make_a_record() {
         let first = gather(None).unwrap();
         let again = gather(Some(&first)).unwrap();
-        assert_eq!(first, again, "a host record is written again only when the host differs");
+        assert_eq!(
+            first, again,
+            "a host record is written again only when the host differs"
+        );
         let line = ledger::bytes::canon::to_line(&first).unwrap();
         assert_eq!(serde_json::from_slice::<HostFacts>(&line).unwrap(), first);
         assert_eq!(first.uid, nix::unistd::geteuid().as_raw());
@@ -139,9 +159,15 @@ mod tests {
     fn what_cannot_be_read_is_named_and_what_is_not_there_is_not() {
         let mut gaps = Gaps::default();
         assert_eq!(gaps.read("x", Path::new("/proc/self/no-such-file")), None);
-        assert_eq!(gaps.read("x", Path::new("/proc/self/stat/no-such-file")), None);
+        assert_eq!(
+            gaps.read("x", Path::new("/proc/self/stat/no-such-file")),
+            None
+        );
         assert_eq!(gaps.read("y", Path::new("/proc/self")), None);
-        let expected = Unmeasured { field: "y".into(), reason: "/proc/self: EISDIR".into() };
+        let expected = Unmeasured {
+            field: "y".into(),
+            reason: "/proc/self: EISDIR".into(),
+        };
         assert_eq!(gaps.into_unmeasured(), Some(vec![expected]));
         assert_eq!(Gaps::default().into_unmeasured(), None);
     }

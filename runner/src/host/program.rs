@@ -45,7 +45,11 @@ pub(super) fn runner(known: Option<&RunnerFacts>) -> Result<RunnerFacts, GatherH
             Some(known) if identity.is_some() && known.file == identity => known.sha256,
             _ => hash(&mut file)?,
         };
-        Ok(RunnerFacts { file: identity, sha256, version: env!("CARGO_PKG_VERSION").to_owned() })
+        Ok(RunnerFacts {
+            file: identity,
+            sha256,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        })
     };
     facts().map_err(|source| GatherHostError::Program {
         path: std::fs::read_link(path).unwrap_or_else(|_| PathBuf::from(OWN_PROGRAM)),
@@ -57,9 +61,22 @@ pub(super) fn runner(known: Option<&RunnerFacts>) -> Result<RunnerFacts, GatherH
 fn identity(file: &File, now: SystemTime) -> io::Result<Option<String>> {
     let kind = statfs::fstatfs(file)?.filesystem_type();
     let is = file.metadata()?;
-    let changed = u64::try_from(is.ctime()).ok().map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
-    let settled = changed.and_then(|changed| now.duration_since(changed).ok()).is_some_and(|age| age > SETTLED);
-    let identity = || format!("{:x}:{}:{}:{}.{:09}", is.dev(), is.ino(), is.size(), is.ctime(), is.ctime_nsec());
+    let changed = u64::try_from(is.ctime())
+        .ok()
+        .map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+    let settled = changed
+        .and_then(|changed| now.duration_since(changed).ok())
+        .is_some_and(|age| age > SETTLED);
+    let identity = || {
+        format!(
+            "{:x}:{}:{}:{}.{:09}",
+            is.dev(),
+            is.ino(),
+            is.size(),
+            is.ctime(),
+            is.ctime_nsec()
+        )
+    };
     Ok((STAMPING.contains(&kind) && settled).then(identity))
 }
 
@@ -90,13 +107,22 @@ mod tests {
     #[test]
     fn a_known_hash_is_believed_for_the_very_same_file_only() {
         let facts = runner(None).unwrap();
-        let planted = RunnerFacts { sha256: Hash::of(b"planted"), ..facts.clone() };
+        let planted = RunnerFacts {
+            sha256: Hash::of(b"planted"),
+            ..facts.clone()
+        };
         if facts.file.is_some() {
             assert_eq!(runner(Some(&planted)).unwrap(), planted, "not hashed again");
         }
-        let other = RunnerFacts { file: Some("0:0:0:0.0".into()), ..planted.clone() };
+        let other = RunnerFacts {
+            file: Some("0:0:0:0.0".into()),
+            ..planted.clone()
+        };
         assert_eq!(runner(Some(&other)).unwrap(), facts);
-        let none = RunnerFacts { file: None, ..planted };
+        let none = RunnerFacts {
+            file: None,
+            ..planted
+        };
         assert_eq!(runner(Some(&none)).unwrap(), facts);
     }
 
@@ -105,12 +131,20 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"a").unwrap();
         let later = SystemTime::now() + Duration::from_secs(60);
-        assert_eq!(identity(&file, SystemTime::now()).unwrap(), None, "too fresh to be told from the next change");
+        assert_eq!(
+            identity(&file, SystemTime::now()).unwrap(),
+            None,
+            "too fresh to be told from the next change"
+        );
         let before = identity(&file, later).unwrap();
         file.write_all(b"b").unwrap();
         let after = identity(&file, later).unwrap();
         assert!(before != after || before.is_none());
         let long_ago = SystemTime::UNIX_EPOCH;
-        assert_eq!(identity(&file, long_ago).unwrap(), None, "a change in the future tells nothing");
+        assert_eq!(
+            identity(&file, long_ago).unwrap(),
+            None,
+            "a change in the future tells nothing"
+        );
     }
 }

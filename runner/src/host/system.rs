@@ -9,20 +9,28 @@ use crate::sys::{errno_name, kernel as ask};
 
 /// Release and machine (uname(2)).
 pub(super) fn kernel() -> Result<(String, String), GatherHostError> {
-    let name = nix::sys::utsname::uname()
-        .map_err(|errno| GatherHostError::Kernel { what: "its name", source: errno.into() })?;
+    let name = nix::sys::utsname::uname().map_err(|errno| GatherHostError::Kernel {
+        what: "its name",
+        source: errno.into(),
+    })?;
     let text = |part: &std::ffi::OsStr| part.to_string_lossy().into_owned();
     Ok((text(name.release()), text(name.machine())))
 }
 
 /// Effective ids and the supplementary groups, sorted.
 pub(super) fn ids() -> Result<(u32, u32, Vec<u32>), GatherHostError> {
-    let groups = nix::unistd::getgroups()
-        .map_err(|errno| GatherHostError::Kernel { what: "supplementary groups", source: errno.into() })?;
+    let groups = nix::unistd::getgroups().map_err(|errno| GatherHostError::Kernel {
+        what: "supplementary groups",
+        source: errno.into(),
+    })?;
     let mut groups: Vec<u32> = groups.into_iter().map(nix::unistd::Gid::as_raw).collect();
     groups.sort_unstable();
     groups.dedup();
-    Ok((nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw(), groups))
+    Ok((
+        nix::unistd::geteuid().as_raw(),
+        nix::unistd::getegid().as_raw(),
+        groups,
+    ))
 }
 
 /// `ID` and `VERSION_ID` of os-release(5).
@@ -34,7 +42,9 @@ pub(super) fn distribution(gaps: &mut Gaps) -> Option<String> {
 
 fn distribution_of(os_release: &str) -> Option<String> {
     let value = |key: &str| {
-        let line = os_release.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='))?;
+        let line = os_release
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix('='))?;
         let text = line.trim().trim_matches(['"', '\'']);
         (!text.is_empty()).then(|| text.to_owned())
     };
@@ -51,7 +61,10 @@ pub(super) fn landlock_abi(gaps: &mut Gaps) -> Option<u32> {
         // Without it, or with it switched off at boot: that is a fact, not a failure to find out.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EOPNOTSUPP)) => None,
         Err(error) => {
-            gaps.note("landlockAbi", format!("landlock_create_ruleset: {}", errno_name(&error)));
+            gaps.note(
+                "landlockAbi",
+                format!("landlock_create_ruleset: {}", errno_name(&error)),
+            );
             None
         }
     }
@@ -67,8 +80,19 @@ pub(super) fn lsms(gaps: &mut Gaps) -> Option<Vec<String>> {
     match ask::security_modules() {
         Ok(ids) => Some(ids.into_iter().map(lsm_name).collect()),
         Err(error) => {
-            let file = if is_absent(&unread) { "ENOENT".to_owned() } else { errno_name(&unread) };
-            gaps.note("lsms", format!("{}: {file}; lsm_list_modules: {}", path.display(), errno_name(&error)));
+            let file = if is_absent(&unread) {
+                "ENOENT".to_owned()
+            } else {
+                errno_name(&unread)
+            };
+            gaps.note(
+                "lsms",
+                format!(
+                    "{}: {file}; lsm_list_modules: {}",
+                    path.display(),
+                    errno_name(&error)
+                ),
+            );
             None
         }
     }
@@ -78,10 +102,24 @@ pub(super) fn lsms(gaps: &mut Gaps) -> Option<Vec<String>> {
 fn lsm_name(id: u64) -> String {
     const FIRST: u64 = 100;
     const NAMES: &[&str] = &[
-        "capability", "selinux", "smack", "tomoyo", "apparmor", "yama", "loadpin", "safesetid", "lockdown", "bpf",
-        "landlock", "ima", "evm", "ipe",
+        "capability",
+        "selinux",
+        "smack",
+        "tomoyo",
+        "apparmor",
+        "yama",
+        "loadpin",
+        "safesetid",
+        "lockdown",
+        "bpf",
+        "landlock",
+        "ima",
+        "evm",
+        "ipe",
     ];
-    let name = id.checked_sub(FIRST).and_then(|at| NAMES.get(usize::try_from(at).ok()?));
+    let name = id
+        .checked_sub(FIRST)
+        .and_then(|at| NAMES.get(usize::try_from(at).ok()?));
     name.map_or_else(|| format!("lsm-{id}"), |name| (*name).to_owned())
 }
 
@@ -90,13 +128,18 @@ pub(super) fn swap_bytes(gaps: &mut Gaps) -> Option<U53> {
     let text = gaps.read("swapBytes", path)?;
     let swap = swap_of(&text);
     if swap.is_none() {
-        gaps.note("swapBytes", format!("{}: no line SwapTotal in kB", path.display()));
+        gaps.note(
+            "swapBytes",
+            format!("{}: no line SwapTotal in kB", path.display()),
+        );
     }
     swap
 }
 
 fn swap_of(meminfo: &str) -> Option<U53> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("SwapTotal:"))?;
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("SwapTotal:"))?;
     let kibibytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     U53::new(kibibytes.checked_mul(1024)?)
 }
@@ -107,14 +150,23 @@ mod tests {
 
     #[test]
     fn os_release_in_its_usual_forms() {
-        assert_eq!(distribution_of("NAME=x\nID=debian\nVERSION_ID=\"12\"\n").as_deref(), Some("debian 12"));
-        assert_eq!(distribution_of("ID='arch'\nVERSION_ID=\n").as_deref(), Some("arch"));
+        assert_eq!(
+            distribution_of("NAME=x\nID=debian\nVERSION_ID=\"12\"\n").as_deref(),
+            Some("debian 12")
+        );
+        assert_eq!(
+            distribution_of("ID='arch'\nVERSION_ID=\n").as_deref(),
+            Some("arch")
+        );
         assert_eq!(distribution_of("ID_LIKE=debian\nVERSION_ID=1\n"), None);
     }
 
     #[test]
     fn swap_is_absent_where_it_is_not_told() {
-        assert_eq!(swap_of("MemTotal: 1 kB\nSwapTotal:       2048 kB\n"), U53::new(2 << 20));
+        assert_eq!(
+            swap_of("MemTotal: 1 kB\nSwapTotal:       2048 kB\n"),
+            U53::new(2 << 20)
+        );
         assert_eq!(swap_of("SwapTotal: 0 kB\n"), Some(U53::ZERO));
         assert_eq!(swap_of("MemTotal: 1 kB\n"), None);
         assert_eq!(swap_of("SwapTotal: 5 MB\n"), None);

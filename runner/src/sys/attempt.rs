@@ -42,7 +42,13 @@ pub fn attempt(
     args.pidfd = (&raw mut pidfd) as u64;
     args.exit_signal = libc::SIGCHLD as u64;
     // SAFETY: without CLONE_VM this is fork; the child branch only makes raw system calls and never returns.
-    let pid = check(unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) })?;
+    let pid = check(unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            &raw mut args,
+            size_of::<libc::clone_args>(),
+        )
+    })?;
     if pid == 0 {
         child(what, wait.as_raw_fd(), go.as_raw_fd());
     }
@@ -55,7 +61,9 @@ pub fn attempt(
     match ended? {
         Ended::Exited(0) => Ok(()),
         Ended::Exited(errno) => Err(io::Error::from_raw_os_error(errno.into())),
-        Ended::Signaled(signal) => Err(io::Error::other(format!("the attempt died of signal {signal}"))),
+        Ended::Signaled(signal) => Err(io::Error::other(format!(
+            "the attempt died of signal {signal}"
+        ))),
     }
 }
 
@@ -90,9 +98,15 @@ impl Attempt {
             Self::ReadOnlyTree => {
                 let flags = (libc::O_CLOEXEC | libc::AT_RECURSIVE) as libc::c_uint | 1; // OPEN_TREE_CLONE
                 // SAFETY: a C string that lives for ever.
-                let tree = check(unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, c"/usr".as_ptr(), flags) })?;
-                let attributes =
-                    libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
+                let tree = check(unsafe {
+                    libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, c"/usr".as_ptr(), flags)
+                })?;
+                let attributes = libc::mount_attr {
+                    attr_set: libc::MOUNT_ATTR_RDONLY,
+                    attr_clr: 0,
+                    propagation: 0,
+                    userns_fd: 0,
+                };
                 let flags = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
                 // SAFETY: the path is a C string and attributes outlive the call, which reads their size.
                 check(unsafe {
@@ -107,7 +121,9 @@ impl Attempt {
                 })
             }
             // SAFETY: no groups are read from the null pointer when the count is 0.
-            Self::DropGroups => check(unsafe { libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()) }),
+            Self::DropGroups => check(unsafe {
+                libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>())
+            }),
         }
     }
 }
@@ -122,7 +138,18 @@ fn private_mounts() -> io::Result<libc::c_long> {
 fn mount(kind: &std::ffi::CStr, target: &std::ffi::CStr) -> io::Result<libc::c_long> {
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
     // SAFETY: C strings that live for ever; no options.
-    check(unsafe { libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, std::ptr::null()) }.into())
+    check(
+        unsafe {
+            libc::mount(
+                kind.as_ptr(),
+                target.as_ptr(),
+                kind.as_ptr(),
+                flags,
+                std::ptr::null(),
+            )
+        }
+        .into(),
+    )
 }
 
 #[cfg(test)]

@@ -13,7 +13,8 @@ pub fn landlock_abi() -> io::Result<u32> {
     const VERSION: libc::c_uint = 1; // LANDLOCK_CREATE_RULESET_VERSION
     let none = std::ptr::null::<libc::c_void>();
     // SAFETY: with this flag the kernel takes no attributes: a null pointer of size 0.
-    let abi = check(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, none, 0_usize, VERSION) })?;
+    let abi =
+        check(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, none, 0_usize, VERSION) })?;
     u32::try_from(abi).map_err(io::Error::other)
 }
 
@@ -23,8 +24,15 @@ pub fn landlock_abi() -> io::Result<u32> {
 /// EOPNOTSUPP for an action that this kernel does not know, ENOSYS or EINVAL without filters.
 pub fn seccomp_action(action: u32) -> io::Result<()> {
     // SAFETY: the kernel reads one u32 that outlives the call.
-    check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0 as libc::c_uint, &raw const action) })
-        .map(drop)
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_GET_ACTION_AVAIL,
+            0 as libc::c_uint,
+            &raw const action,
+        )
+    })
+    .map(drop)
 }
 
 /// Numbers of the active security modules (`LSM_ID_*` of linux/lsm.h), in the order they are asked.
@@ -38,7 +46,12 @@ pub fn security_modules() -> io::Result<Vec<u64>> {
     let mut bytes = size_of_val(&ids) as u32;
     // SAFETY: ids is writable for `bytes` bytes, and bytes is a writable u32, for the duration of the call.
     let count = check(unsafe {
-        libc::syscall(SYS_LSM_LIST_MODULES, ids.as_mut_ptr(), &raw mut bytes, 0 as libc::c_uint)
+        libc::syscall(
+            SYS_LSM_LIST_MODULES,
+            ids.as_mut_ptr(),
+            &raw mut bytes,
+            0 as libc::c_uint,
+        )
     })?;
     let count = usize::try_from(count).map_err(io::Error::other)?;
     Ok(ids.get(..count).unwrap_or(&ids).to_vec())
@@ -48,11 +61,21 @@ pub fn security_modules() -> io::Result<Vec<u64>> {
 #[must_use]
 pub fn attribute_is_one(path: &std::path::Path, name: &str) -> bool {
     use std::os::unix::ffi::OsStrExt as _;
-    let (Ok(path), Ok(name)) = (std::ffi::CString::new(path.as_os_str().as_bytes()), std::ffi::CString::new(name)) else {
+    let (Ok(path), Ok(name)) = (
+        std::ffi::CString::new(path.as_os_str().as_bytes()),
+        std::ffi::CString::new(name),
+    ) else {
         return false;
     };
     let mut value = [0_u8; 2];
     // SAFETY: two C strings, and a buffer of the length that is given.
-    let read = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
+    let read = unsafe {
+        libc::getxattr(
+            path.as_ptr(),
+            name.as_ptr(),
+            value.as_mut_ptr().cast(),
+            value.len(),
+        )
+    };
     read == 1 && value[0] == b'1'
 }
