@@ -9,6 +9,7 @@
 //! A module uses only what stands to its left (a test reads the sources and holds that):
 //! `sys → host → mechanism → plan → init → runtime → run → cli`. `unsafe` lives in [`sys`] alone.
 
+pub mod cli;
 pub mod host;
 pub mod init;
 pub mod mechanism;

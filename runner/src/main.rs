@@ -1,3 +1,8 @@
-//! The command line of `runner`.
+//! `runner`: see the library.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    if runner::init::is_requested() {
+        runner::init::run();
+    }
+    runner::cli::main()
+}

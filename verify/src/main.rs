@@ -1,1 +1,5 @@
-fn main() {}
+//! `verify`: see the library.
+
+fn main() -> std::process::ExitCode {
+    verify::cli::main()
+}

@@ -205,6 +205,9 @@ impl Chain {
             self.check_rotation(change, record, parsed, bytes, standby_signs, &mut say)
         });
         if refused {
+            if self.lines == 0 {
+                self.forget_genesis();
+            }
             return self.advance(parsed, sequence, Standing::Refused);
         }
         match &parsed.content {
@@ -282,6 +285,14 @@ impl Chain {
             }
             Err(error) => say(bad_key(error)),
         }
+    }
+
+    /// A refused genesis names no ledger and gives no key (TRUST.md §2).
+    fn forget_genesis(&mut self) {
+        self.ledger = None;
+        self.origin = None;
+        self.standby = None;
+        self.keys.clear();
     }
 
     fn check_signature(&self, frame: &Frame, bytes: &[u8], say: &mut dyn FnMut(Finding)) {

@@ -2,4 +2,6 @@
 
 pub mod chain;
 pub mod durable;
+pub mod source;
 pub mod store;
+pub mod walk;

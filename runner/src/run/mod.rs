@@ -4,8 +4,8 @@
 //! supervise → Outcome → observe → execution record`, the same for every workload.
 
 pub mod artifacts;
-pub mod output;
 mod observe;
+pub mod output;
 mod record;
 mod relay;
 mod spine;

@@ -30,9 +30,14 @@ impl Places {
             places.unmeasured.push(unmeasured("unreadable: /workspace"));
         }
         for bind in plan.tree.binds.iter().filter(|bind| !bind.read_only) {
-            let opened = open(&bind.source).and_then(|root| Ok((root, FileTime::now().map_err(std::io::Error::other)?)));
+            let opened = open(&bind.source)
+                .and_then(|root| Ok((root, FileTime::now().map_err(std::io::Error::other)?)));
             match opened {
-                Ok((root, now)) => places.places.push(Place::existing(root, &bind.target, now, limits)),
+                Ok((root, now)) => {
+                    places
+                        .places
+                        .push(Place::existing(root, &bind.target, now, limits))
+                }
                 Err(error) => places.lose(&bind.target.display().to_string(), &error),
             }
         }
@@ -41,7 +46,8 @@ impl Places {
 
     fn lose(&mut self, place: &str, error: &std::io::Error) {
         let errno = crate::sys::errno_name(error);
-        self.unmeasured.push(unmeasured(&format!("unreadable: {place} ({errno})")));
+        self.unmeasured
+            .push(unmeasured(&format!("unreadable: {place} ({errno})")));
     }
 
     /// What is there now and was not, or is not as it was.
@@ -53,7 +59,10 @@ impl Places {
 }
 
 fn unmeasured(reason: &str) -> Unmeasured {
-    Unmeasured { field: "artifacts".to_owned(), reason: reason.to_owned() }
+    Unmeasured {
+        field: "artifacts".to_owned(),
+        reason: reason.to_owned(),
+    }
 }
 
 fn open(path: &Path) -> std::io::Result<OwnedFd> {

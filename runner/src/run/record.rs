@@ -2,6 +2,7 @@
 
 use std::io;
 
+use ledger::bytes::canon::U53;
 use ledger::bytes::canon::{WriteLineError, to_canonical};
 use ledger::bytes::hash::Hash;
 use ledger::bytes::time::Stamp;
@@ -12,8 +13,7 @@ use ledger::facts::execution::{
 use ledger::facts::list::{BlobList, List, Sealable};
 use ledger::file::durable::FileError;
 use ledger::file::store::{AppendError, Appended, BlobError, BlobWriter, Durability, Store};
-use ledger::bytes::canon::U53;
-use ledger::record::{Body, Opened, SealError, Salted};
+use ledger::record::{Body, Opened, Salted, SealError};
 use serde::Serialize;
 
 use super::output::Blob;
@@ -28,7 +28,11 @@ pub enum RecordError {
     /// The ledger does not take it.
     #[error("the record cannot be kept")]
     #[diagnostic(code(runner::record::append))]
-    Append(#[source] #[diagnostic_source] Box<AppendError>),
+    Append(
+        #[from]
+        #[diagnostic_source]
+        AppendError,
+    ),
     /// A blob cannot be stored.
     #[error("a blob cannot be kept")]
     #[diagnostic(code(runner::record::blob))]
@@ -45,12 +49,6 @@ pub enum RecordError {
     #[error("a value cannot be written")]
     #[diagnostic(code(runner::record::write))]
     Write(#[from] WriteLineError),
-}
-
-impl From<AppendError> for RecordError {
-    fn from(error: AppendError) -> Self {
-        Self::Append(Box::new(error))
-    }
 }
 
 /// The store's blobs, for captured output.
@@ -93,13 +91,23 @@ impl Recorder<'_> {
         stamp: &Stamp,
     ) -> Result<Appended, RecordError> {
         use std::os::unix::ffi::OsStrExt as _;
-        let argv: Vec<String> =
-            plan.job.argv.iter().map(|argument| ledger::bytes::canon::escape_bytes(argument.as_bytes())).collect();
+        let argv: Vec<String> = plan
+            .job
+            .argv
+            .iter()
+            .map(|argument| ledger::bytes::canon::escape_bytes(argument.as_bytes()))
+            .collect();
         let asked = argv.first().cloned().unwrap_or_default();
         let id = asked.rsplit('/').next().unwrap_or_default().to_owned();
         let program = match effect.map(|effect| &effect.program) {
-            Some(Program::Found { path, sha256 }) => ProgramFile { path: path.clone(), sha256: *sha256 },
-            _ => ProgramFile { path: asked, sha256: None },
+            Some(Program::Found { path, sha256 }) => ProgramFile {
+                path: path.clone(),
+                sha256: *sha256,
+            },
+            _ => ProgramFile {
+                path: asked,
+                sha256: None,
+            },
         };
         let mut opened = Opened::default();
         let argv = self.list(argv)?;
@@ -127,7 +135,12 @@ impl Recorder<'_> {
             },
             workload: Workload { argv, id, program },
         };
-        self.append(Body::Start(Box::new(body)), opened, stamp, Durability::Deferred)
+        self.append(
+            Body::Start(Box::new(body)),
+            opened,
+            stamp,
+            Durability::Deferred,
+        )
     }
 
     /// Appends the execution record and waits until it is on the disk.
@@ -139,9 +152,18 @@ impl Recorder<'_> {
         stamp: &Stamp,
     ) -> Result<Appended, RecordError> {
         let mut opened = Opened::default();
-        body.result.stdout = stdout.map(|output| self.seal(output, &mut opened.stdout)).transpose()?;
-        body.result.stderr = stderr.map(|output| self.seal(output, &mut opened.stderr)).transpose()?;
-        self.append(Body::Execution(Box::new(body)), opened, stamp, Durability::Durable)
+        body.result.stdout = stdout
+            .map(|output| self.seal(output, &mut opened.stdout))
+            .transpose()?;
+        body.result.stderr = stderr
+            .map(|output| self.seal(output, &mut opened.stderr))
+            .transpose()?;
+        self.append(
+            Body::Execution(Box::new(body)),
+            opened,
+            stamp,
+            Durability::Durable,
+        )
     }
 
     /// The list as it is, or, when it is long, as a blob.
@@ -151,10 +173,17 @@ impl Recorder<'_> {
             return Ok(List::Inline(items));
         }
         let blob = self.store.put_blob(&text)?;
-        Ok(List::Blob(BlobList { blob, count: U53::saturating(items.len() as u64) }))
+        Ok(List::Blob(BlobList {
+            blob,
+            count: U53::saturating(items.len() as u64),
+        }))
     }
 
-    fn seal<T: Serialize + Clone>(&self, value: T, opened: &mut Option<Salted<T>>) -> Result<Sealable<T>, RecordError> {
+    fn seal<T: Serialize + Clone>(
+        &self,
+        value: T,
+        opened: &mut Option<Salted<T>>,
+    ) -> Result<Sealable<T>, RecordError> {
         if self.clear {
             return Ok(Sealable::Clear(value));
         }
@@ -164,7 +193,13 @@ impl Recorder<'_> {
         Ok(sealed)
     }
 
-    fn append(&mut self, body: Body, opened: Opened, stamp: &Stamp, durability: Durability) -> Result<Appended, RecordError> {
+    fn append(
+        &mut self,
+        body: Body,
+        opened: Opened,
+        stamp: &Stamp,
+        durability: Durability,
+    ) -> Result<Appended, RecordError> {
         let opened = (!opened.is_empty()).then_some(opened);
         Ok(self.store.append(body, opened, stamp, durability)?)
     }

@@ -29,7 +29,11 @@ impl Forward {
     }
 
     pub(super) fn from_owned(to: OwnedFd) -> Self {
-        Self { to, waiting: VecDeque::new(), closed: false }
+        Self {
+            to,
+            waiting: VecDeque::new(),
+            closed: false,
+        }
     }
 
     pub(super) fn add(&mut self, bytes: &[u8]) {
@@ -53,7 +57,9 @@ impl Forward {
     /// Writes what a ready descriptor takes; an error other than "try again" closes this side.
     pub(super) fn write_ready(&mut self) {
         let (first, _) = self.waiting.as_slices();
-        let chunk = first.get(..READY_BYTES.min(first.len())).unwrap_or_default();
+        let chunk = first
+            .get(..READY_BYTES.min(first.len()))
+            .unwrap_or_default();
         match nix::unistd::write(&self.to, chunk) {
             Ok(written) => {
                 self.waiting.drain(..written);
@@ -70,7 +76,10 @@ impl Forward {
     pub(super) fn flush(&mut self, patience_ms: Option<u16>) {
         while self.is_waiting() {
             let mut ready = [PollFd::new(self.to.as_fd(), PollFlags::POLLOUT)];
-            match poll(&mut ready, patience_ms.map_or(PollTimeout::NONE, PollTimeout::from)) {
+            match poll(
+                &mut ready,
+                patience_ms.map_or(PollTimeout::NONE, PollTimeout::from),
+            ) {
                 Ok(0) => return,
                 Ok(_) => self.write_ready(),
                 Err(Errno::EINTR) => {}
@@ -129,7 +138,11 @@ impl Stdin {
             SFlag::S_IFREG | SFlag::S_IFIFO => Self::Direct(copy()?),
             SFlag::S_IFSOCK => Self::Relayed(copy()?),
             SFlag::S_IFCHR if stdin.is_terminal() => {
-                if interactive { Self::Relayed(copy()?) } else { Self::Nothing }
+                if interactive {
+                    Self::Relayed(copy()?)
+                } else {
+                    Self::Nothing
+                }
             }
             // Other devices, and folders, are ways to reach something.
             _ => Self::Nothing,
@@ -154,7 +167,10 @@ impl RawMode {
         let mut raw = before.clone();
         cfmakeraw(&mut raw);
         tcsetattr(terminal, SetArg::TCSADRAIN, &raw)?;
-        Ok(Some(Self { terminal: terminal.try_clone_to_owned()?, before }))
+        Ok(Some(Self {
+            terminal: terminal.try_clone_to_owned()?,
+            before,
+        }))
     }
 }
 

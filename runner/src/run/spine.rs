@@ -134,19 +134,40 @@ fn system(attempt: &'static str) -> impl Fn(io::Error) -> RunError {
 ///
 /// # Errors
 /// Nothing was run, or its record could not be kept; a workload that fails is no error.
-pub fn execute(request: Request<'_>, store: &mut Store, observer: &mut dyn Observer) -> Result<Finished, RunError> {
-    let Request { policy, job, runtime, host, now, clear, stdin } = request;
+pub fn execute(
+    request: Request<'_>,
+    store: &mut Store,
+    observer: &mut dyn Observer,
+) -> Result<Finished, RunError> {
+    let Request {
+        policy,
+        job,
+        runtime,
+        host,
+        now,
+        clear,
+        stdin,
+    } = request;
     let now = || now().map_err(system("read the clocks"));
     let plan = plan::compile(policy, job, runtime)?;
     store.ready(&now()?).map_err(RecordError::from)?;
     let blob = plan.policy.effective_blob()?;
     let sha256 = store.put_blob(&blob).map_err(RecordError::from)?;
     debug_assert_eq!(sha256, Hash::of(&blob));
-    let policy = PolicyRef { id: plan.policy.id.clone(), sha256 };
+    let policy = PolicyRef {
+        id: plan.policy.id.clone(),
+        sha256,
+    };
     let host = store.host(host, &now()?).map_err(RecordError::from)?;
     let run = RunId::from_bytes(random_bytes()?);
     let lock = store.begin_run(run).map_err(RecordError::from)?;
-    let mut recorder = Recorder { store, run, host, policy, clear };
+    let mut recorder = Recorder {
+        store,
+        run,
+        host,
+        policy,
+        clear,
+    };
     if plan.is_refused() {
         let no_run = NoRun {
             controls: plan.controls_of_nothing(),
@@ -157,7 +178,8 @@ pub fn execute(request: Request<'_>, store: &mut Store, observer: &mut dyn Obser
         return not_executed(&mut recorder, &plan, runtime, no_run, &now);
     }
     let signals = Signals::block().map_err(system("receive signals by descriptor"))?;
-    let (inner, outer) = streams::connect(plan.job.terminal, stdin).map_err(system("make pipes"))?;
+    let (inner, outer) =
+        streams::connect(plan.job.terminal, stdin).map_err(system("make pipes"))?;
     let launch = match runtime.launch(&plan, inner) {
         Ok(launch) => launch,
         Err(error) => {
@@ -174,7 +196,13 @@ pub fn execute(request: Request<'_>, store: &mut Store, observer: &mut dyn Obser
     }
     let limits = Limits::default();
     let places = Places::remember(&plan, &launch, &limits);
-    let start = recorder.start(&plan, runtime, Some(&launch.effect), controls.clone(), &now()?);
+    let start = recorder.start(
+        &plan,
+        runtime,
+        Some(&launch.effect),
+        controls.clone(),
+        &now()?,
+    );
     let start = match start {
         Ok(start) => start,
         Err(error) => {
@@ -182,10 +210,21 @@ pub fn execute(request: Request<'_>, store: &mut Store, observer: &mut dyn Obser
             return Err(error.into());
         }
     };
-    observer.event(&Event::Started { run, start, controls: &controls });
+    observer.event(&Event::Started {
+        run,
+        start,
+        controls: &controls,
+    });
     let mut cut = |stream| observer.event(&Event::Cut(stream));
-    let measured = outer.watch(&plan, &launch, recorder.store, signals, &mut cut).map_err(system("watch the workload"))?;
-    let Measured { seen, stdout, stderr, mut unmeasured } = measured;
+    let measured = outer
+        .watch(&plan, &launch, recorder.store, signals, &mut cut)
+        .map_err(system("watch the workload"))?;
+    let Measured {
+        seen,
+        stdout,
+        stderr,
+        mut unmeasured,
+    } = measured;
     let host_uid = launch.effect.host_uid;
     let program = match &launch.effect.program {
         Program::Found { path, .. } | Program::Unusable { path, .. } => path.clone(),
@@ -197,7 +236,9 @@ pub fn execute(request: Request<'_>, store: &mut Store, observer: &mut dyn Obser
     let artifacts = recorder.list(scan.artifacts)?;
     let mut body = Execution {
         artifacts: Some(artifacts),
-        cleanup: seen.survivors.map(|count| Cleanup { survivors_killed: Some(count.into()) }),
+        cleanup: seen.survivors.map(|count| Cleanup {
+            survivors_killed: Some(count.into()),
+        }),
         observed: host_uid.map(|uid| Observed {
             cpu_us: None,
             memory_peak_bytes: None,
@@ -211,10 +252,19 @@ pub fn execute(request: Request<'_>, store: &mut Store, observer: &mut dyn Obser
         start: start.sequence,
         unmeasured: (!unmeasured.is_empty()).then_some(unmeasured),
     };
-    let (stdout, stderr) = if body.result.outcome == Outcome::NotExecuted { (None, None) } else { (stdout, stderr) };
+    let (stdout, stderr) = if body.result.outcome == Outcome::NotExecuted {
+        (None, None)
+    } else {
+        (stdout, stderr)
+    };
     let ended = recorder.execution(body.clone(), stdout, stderr, &now()?)?;
     drop(lock);
-    observer.event(&Event::Ended { run, start, end: ended, body: &body });
+    observer.event(&Event::Ended {
+        run,
+        start,
+        end: ended,
+        body: &body,
+    });
     let obstacle = match seen.end {
         End::NotExecutable(errno) => {
             body.result.errno = Some(errno);
@@ -226,21 +276,43 @@ pub fn execute(request: Request<'_>, store: &mut Store, observer: &mut dyn Obser
         End::Operator(signal) => Some(signal),
         _ => None,
     };
-    Ok(Finished { start, end: ended, body, controls, program, obstacle, ended_by })
+    Ok(Finished {
+        start,
+        end: ended,
+        body,
+        controls,
+        program,
+        obstacle,
+        ended_by,
+    })
 }
 
 /// A requested control that was lost under a strict policy, or a program that cannot run.
 fn stands_in_the_way(plan: &Plan, launch: &Launch, controls: &Controls) -> Option<NoRun> {
     let is_lost = |gap: &&Unsupported| controls.requested.contains(&gap.control);
-    let lost: Vec<Unsupported> = controls.unsupported.iter().filter(is_lost).cloned().collect();
+    let lost: Vec<Unsupported> = controls
+        .unsupported
+        .iter()
+        .filter(is_lost)
+        .cloned()
+        .collect();
     if plan.policy.enforcement.mode == Mode::Strict && !lost.is_empty() {
         let mut controls = controls.clone();
         controls.declared.clear();
         let obstacle = missing(&lost);
-        return Some(NoRun { controls, reason: NotExecuted::Refused, errno: None, obstacle });
+        return Some(NoRun {
+            controls,
+            reason: NotExecuted::Refused,
+            errno: None,
+            obstacle,
+        });
     }
     match &launch.effect.program {
-        Program::Unusable { path, reason, errno } => Some(NoRun {
+        Program::Unusable {
+            path,
+            reason,
+            errno,
+        } => Some(NoRun {
             controls: plan.controls_of_nothing(),
             reason: *reason,
             errno: *errno,
@@ -258,7 +330,10 @@ pub(crate) fn end(launch: &Launch) {
 }
 
 fn missing(gaps: &[Unsupported]) -> String {
-    let gaps: Vec<String> = gaps.iter().map(|gap| format!("{}: {}", gap.control, gap.reason)).collect();
+    let gaps: Vec<String> = gaps
+        .iter()
+        .map(|gap| format!("{}: {}", gap.control, gap.reason))
+        .collect();
     gaps.join("; ")
 }
 
@@ -274,18 +349,31 @@ fn obstacle(plan: &Plan, error: &LaunchError) -> NoRun {
                     gap.reason.clone_from(&word);
                 }
             }
-            if strict && !plan.requested.is_empty() { NotExecuted::Refused } else { NotExecuted::LaunchFailed }
+            if strict && !plan.requested.is_empty() {
+                NotExecuted::Refused
+            } else {
+                NotExecuted::LaunchFailed
+            }
         }
         LaunchError::Refused { control, .. } => {
             let word = format!("{} (idmap)", plan::Reason::MECHANISM_FAILED);
-            for gap in controls.unsupported.iter_mut().filter(|gap| gap.control == *control) {
+            for gap in controls
+                .unsupported
+                .iter_mut()
+                .filter(|gap| gap.control == *control)
+            {
                 gap.reason.clone_from(&word);
             }
             NotExecuted::Refused
         }
         LaunchError::Step { .. } | LaunchError::System { .. } => NotExecuted::LaunchFailed,
     };
-    NoRun { controls, reason, errno: None, obstacle: chain(error) }
+    NoRun {
+        controls,
+        reason,
+        errno: None,
+        obstacle: chain(error),
+    }
 }
 
 fn chain(error: &dyn std::error::Error) -> String {
@@ -311,7 +399,12 @@ fn not_executed(
     no_run: NoRun,
     now: &dyn Fn() -> Result<Stamp, RunError>,
 ) -> Result<Finished, RunError> {
-    let NoRun { controls, reason, errno, obstacle } = no_run;
+    let NoRun {
+        controls,
+        reason,
+        errno,
+        obstacle,
+    } = no_run;
     let start = recorder.start(plan, runtime, None, controls.clone(), &now()?)?;
     let result = RunResult {
         duration_us: None,
@@ -333,8 +426,21 @@ fn not_executed(
         unmeasured: None,
     };
     let end = recorder.execution(body.clone(), None, None, &now()?)?;
-    let program = plan.job.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    Ok(Finished { start, end, body, controls, program, obstacle: Some(obstacle), ended_by: None })
+    let program = plan
+        .job
+        .argv
+        .first()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    Ok(Finished {
+        start,
+        end,
+        body,
+        controls,
+        program,
+        obstacle: Some(obstacle),
+        ended_by: None,
+    })
 }
 
 fn result(seen: &Seen) -> RunResult {

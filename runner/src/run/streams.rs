@@ -37,11 +37,17 @@ pub(super) struct Measured {
 /// Makes both sides.
 pub(super) fn connect(own_terminal: bool, stdin: Stdin) -> io::Result<(Streams, Outer)> {
     let pipe = || nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(io::Error::from);
-    let mut inner = Streams { stdin: None, stdout: None, stderr: None };
+    let mut inner = Streams {
+        stdin: None,
+        stdout: None,
+        stderr: None,
+    };
     let mut outer = Outer::default();
     match stdin {
         Stdin::Nothing => {}
-        Stdin::Direct(from) | Stdin::Relayed(from) if own_terminal => outer.input = Some((from, None)),
+        Stdin::Direct(from) | Stdin::Relayed(from) if own_terminal => {
+            outer.input = Some((from, None))
+        }
         Stdin::Direct(from) => inner.stdin = Some(from),
         Stdin::Relayed(from) => {
             let (read, write) = pipe()?;
@@ -68,13 +74,19 @@ impl Outer {
         signals: Signals,
         cut: &mut dyn FnMut(Stream),
     ) -> io::Result<Measured> {
-        let cap = if launch.effect.declares(Control::Output) { plan.policy.resources.output_bytes } else { None };
+        let cap = if launch.effect.declares(Control::Output) {
+            plan.policy.resources.output_bytes
+        } else {
+            None
+        };
         let cap = cap.map(|bytes| bytes.value());
         // Two captures share one store; each opens at most one blob.
         let store = Mutex::new(store);
         let capture = |stream| {
             Capture::new(stream, cap, || {
-                let mut store = store.lock().map_err(|_| io::Error::other("a blob writer panicked"))?;
+                let mut store = store
+                    .lock()
+                    .map_err(|_| io::Error::other("a blob writer panicked"))?;
                 let writer = store.blob_writer().map_err(io::Error::other)?;
                 Ok(Box::new(StoreBlob(writer)) as Box<dyn Blob + Send>)
             })
@@ -87,7 +99,12 @@ impl Outer {
         if let Some(master) = &launch.terminal {
             let from = Some(master.try_clone()?);
             let forward = Forward::new(stdout.as_fd())?;
-            channels.push(Channel { from, stream: Stream::Stdout, capture: capture(Stream::Stdout), forward });
+            channels.push(Channel {
+                from,
+                stream: Stream::Stdout,
+                capture: capture(Stream::Stdout),
+                forward,
+            });
             raw = RawMode::set(stdin.as_fd())?;
             if let Ok((rows, columns)) = terminal::window_size(stdin.as_fd()) {
                 terminal::set_window_size(master.as_fd(), rows, columns)?;
@@ -101,7 +118,12 @@ impl Outer {
                 (self.stderr, Stream::Stderr, stderr.as_fd()),
             ] {
                 let forward = Forward::new(to)?;
-                channels.push(Channel { from, stream, capture: capture(stream), forward });
+                channels.push(Channel {
+                    from,
+                    stream,
+                    capture: capture(stream),
+                    forward,
+                });
             }
             if let Some((from, Some(to))) = self.input {
                 input = Some((from, Forward::from_owned(to)));
@@ -114,13 +136,22 @@ impl Outer {
             channels,
             input,
             terminal: launch.terminal.as_ref().map(|master| master.as_fd()),
-            deadline: plan.policy.resources.timeout_ms.map(|limit| Duration::from_millis(limit.value())),
+            deadline: plan
+                .policy
+                .resources
+                .timeout_ms
+                .map(|limit| Duration::from_millis(limit.value())),
             signals,
         };
         let seen = supervise(&mut watch, cut);
         drop(raw);
         let seen = seen?;
-        let mut measured = Measured { seen, stdout: None, stderr: None, unmeasured: Vec::new() };
+        let mut measured = Measured {
+            seen,
+            stdout: None,
+            stderr: None,
+            unmeasured: Vec::new(),
+        };
         for channel in watch.channels {
             let captured = channel.capture.finish();
             measured.unmeasured.extend(captured.unmeasured);

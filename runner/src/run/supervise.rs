@@ -42,7 +42,10 @@ impl Signals {
         let mut set = SigSet::empty();
         PASSED.iter().for_each(|signal| set.add(*signal));
         set.thread_block()?;
-        Ok(Self(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
+        Ok(Self(SignalFd::with_flags(
+            &set,
+            SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,
+        )?))
     }
 }
 
@@ -116,9 +119,19 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
     let deadline = watch.deadline.map(|limit| began.saturating_add(limit));
     if wire::send(watch.control, &ToInit::Go).is_err() {
         let how = process::wait(watch.init)?;
-        return Ok(Seen { end: End::Lost(how), duration: Duration::ZERO, survivors: None });
+        return Ok(Seen {
+            end: End::Lost(how),
+            duration: Duration::ZERO,
+            survivors: None,
+        });
     }
-    let mut state = State { end: None, ended_at: None, survivors: None, give_up_at: None, interrupts: 0 };
+    let mut state = State {
+        end: None,
+        ended_at: None,
+        survivors: None,
+        give_up_at: None,
+        interrupts: 0,
+    };
     let mut spoke_last = false;
     loop {
         let now = boot_time()?;
@@ -131,8 +144,15 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
             state.give_up_at = None;
             kill(watch.init)?;
         }
-        let until = [deadline.filter(|_| state.end.is_none()), state.give_up_at].into_iter().flatten().min();
-        let ready = wait(watch, until.map(|until| until.saturating_sub(now)), spoke_last)?;
+        let until = [deadline.filter(|_| state.end.is_none()), state.give_up_at]
+            .into_iter()
+            .flatten()
+            .min();
+        let ready = wait(
+            watch,
+            until.map(|until| until.saturating_sub(now)),
+            spoke_last,
+        )?;
         if ready.signal {
             take_signals(watch, &mut state)?;
         }
@@ -150,7 +170,8 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
     while !spoke_last && take_message(watch.control, &mut state)? {}
     // The tree is dead: what is in the pipes is all there will be.
     drain(watch, cut)?;
-    let patience = matches!(state.end, Some(End::Deadline | End::Operator(_))).then_some(PATIENCE_MS);
+    let patience =
+        matches!(state.end, Some(End::Deadline | End::Operator(_))).then_some(PATIENCE_MS);
     for channel in &mut watch.channels {
         channel.forward.flush(patience);
     }
@@ -185,23 +206,49 @@ fn wait(watch: &Watch<'_>, timeout: Option<Duration>, control_closed: bool) -> i
         PollFd::new(watch.init.as_fd(), PollFlags::POLLIN),
         PollFd::new(watch.signals.0.as_fd(), PollFlags::POLLIN),
     ];
-    let control = push(&mut list, (!control_closed).then(|| watch.control.as_fd()), PollFlags::POLLIN);
+    let control = push(
+        &mut list,
+        (!control_closed).then(|| watch.control.as_fd()),
+        PollFlags::POLLIN,
+    );
     let input = watch.input.as_ref();
-    let input_at = push(&mut list, input.filter(|(_, to)| !to.is_full()).map(|(from, _)| from.as_fd()), PollFlags::POLLIN);
-    let input_room = push(&mut list, input.filter(|(_, to)| to.is_waiting()).map(|(_, to)| to.fd()), PollFlags::POLLOUT);
+    let input_at = push(
+        &mut list,
+        input
+            .filter(|(_, to)| !to.is_full())
+            .map(|(from, _)| from.as_fd()),
+        PollFlags::POLLIN,
+    );
+    let input_room = push(
+        &mut list,
+        input
+            .filter(|(_, to)| to.is_waiting())
+            .map(|(_, to)| to.fd()),
+        PollFlags::POLLOUT,
+    );
     let mut from = Vec::new();
     let mut room = Vec::new();
     for channel in &watch.channels {
         let open = channel.from.as_ref().filter(|_| !channel.forward.is_full());
-        from.push(push(&mut list, open.map(|from| from.as_fd()), PollFlags::POLLIN));
-        room.push(push(&mut list, channel.forward.is_waiting().then(|| channel.forward.fd()), PollFlags::POLLOUT));
+        from.push(push(
+            &mut list,
+            open.map(|from| from.as_fd()),
+            PollFlags::POLLIN,
+        ));
+        room.push(push(
+            &mut list,
+            channel.forward.is_waiting().then(|| channel.forward.fd()),
+            PollFlags::POLLOUT,
+        ));
     }
     match poll(&mut list, timeout) {
         Ok(_) | Err(Errno::EINTR) => {}
         Err(errno) => return Err(errno.into()),
     }
     let is_ready = |at: Option<usize>| {
-        at.and_then(|at| list.get(at)).and_then(PollFd::revents).is_some_and(|events| !events.is_empty())
+        at.and_then(|at| list.get(at))
+            .and_then(PollFd::revents)
+            .is_some_and(|events| !events.is_empty())
     };
     Ok(Ready {
         init: is_ready(Some(0)),
@@ -214,7 +261,11 @@ fn wait(watch: &Watch<'_>, timeout: Option<Duration>, control_closed: bool) -> i
     })
 }
 
-fn push<'fd>(list: &mut Vec<PollFd<'fd>>, fd: Option<BorrowedFd<'fd>>, flags: PollFlags) -> Option<usize> {
+fn push<'fd>(
+    list: &mut Vec<PollFd<'fd>>,
+    fd: Option<BorrowedFd<'fd>>,
+    flags: PollFlags,
+) -> Option<usize> {
     list.push(PollFd::new(fd?, flags));
     Some(list.len() - 1)
 }
@@ -283,9 +334,17 @@ fn kill(init: &OwnedFd) -> io::Result<()> {
     }
 }
 
-fn pass_output(watch: &mut Watch<'_>, ready: &Ready, cut: &mut dyn FnMut(Stream)) -> io::Result<()> {
+fn pass_output(
+    watch: &mut Watch<'_>,
+    ready: &Ready,
+    cut: &mut dyn FnMut(Stream),
+) -> io::Result<()> {
     let mut buffer = [0; 64 << 10];
-    for (channel, (from, room)) in watch.channels.iter_mut().zip(ready.from.iter().zip(&ready.room)) {
+    for (channel, (from, room)) in watch
+        .channels
+        .iter_mut()
+        .zip(ready.from.iter().zip(&ready.room))
+    {
         if *room {
             channel.forward.write_ready();
         }
@@ -297,15 +356,23 @@ fn pass_output(watch: &mut Watch<'_>, ready: &Ready, cut: &mut dyn FnMut(Stream)
 }
 
 /// Reads once; whether there may be more.
-fn read_some(channel: &mut Channel<'_>, buffer: &mut [u8], cut: &mut dyn FnMut(Stream)) -> io::Result<bool> {
-    let Some(from) = &channel.from else { return Ok(false) };
+fn read_some(
+    channel: &mut Channel<'_>,
+    buffer: &mut [u8],
+    cut: &mut dyn FnMut(Stream),
+) -> io::Result<bool> {
+    let Some(from) = &channel.from else {
+        return Ok(false);
+    };
     let Some(count) = read_ready(from.as_fd(), buffer)? else {
         channel.from = None;
         return Ok(false);
     };
     let bytes = buffer.get(..count).unwrap_or_default();
     let taken = channel.capture.take(bytes);
-    channel.forward.add(bytes.get(..taken.forward).unwrap_or_default());
+    channel
+        .forward
+        .add(bytes.get(..taken.forward).unwrap_or_default());
     if taken.cut {
         cut(channel.stream);
     }
@@ -330,7 +397,9 @@ fn drain(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> io::Result<()> {
 
 fn pass_input(watch: &mut Watch<'_>, ready: &Ready) {
     let mut buffer = [0; 4096];
-    let Some((from, to)) = &mut watch.input else { return };
+    let Some((from, to)) = &mut watch.input else {
+        return;
+    };
     if ready.input_room {
         to.write_ready();
     }

@@ -1,0 +1,427 @@
+//! What a reader is given: the lines of a ledger folder, of one `.jsonl` file, or of a stream.
+//!
+//! A live ledger is not tampering (TRUST.md §6): the stored checkpoint is copied and the lengths of the
+//! segments are noted under the shared lock, and nothing past those lengths is read. Where the lock
+//! cannot be had, the checkpoint comes first and an unfinished last line is given a second to be
+//! finished. Nothing here follows a symbolic link below the folder, opens a FIFO, or keeps more than one
+//! line in memory.
+
+mod attachments;
+mod lines;
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
+use rustix::io::Errno;
+
+pub(in crate::file) use attachments::hash_of;
+pub use attachments::{Attachments, BlobState, RunState, TornFile};
+pub use lines::{Line, Lines, LongLine};
+
+use crate::finding::{Code, Finding, Place};
+use lines::{Input, Segment};
+
+/// Records in a full segment: a perfect Merkle subtree.
+pub const SEGMENT_RECORDS: u64 = 8_192;
+/// Most of a stored or given checkpoint that is read: one byte more than a note may have.
+const CHECKPOINT_BYTES: u64 = 64 * 1024 + 1;
+/// How often, and after what pause, a lock or an unfinished tail is looked at again.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// An evidence file could not be read. This says nothing about the evidence.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {operation} {}", path.display())]
+pub struct ReadError {
+    /// What was tried.
+    pub operation: &'static str,
+    /// Which file.
+    pub path: PathBuf,
+    /// The system's answer.
+    pub source: io::Error,
+}
+
+/// Why a path could not be opened as a ledger.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenSourceError {
+    /// Nothing is there.
+    #[error("{} does not exist", .0.display())]
+    NotFound(PathBuf),
+    /// A folder that holds other things and no records.
+    #[error("{} is not a ledger: it has no folder records, and it holds {found:?}", path.display())]
+    NotALedger {
+        /// The folder.
+        path: PathBuf,
+        /// One name in it that no ledger has.
+        found: String,
+    },
+    /// It could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// A ledger as it was at one moment, ready to be read once from its first line to its last.
+#[derive(Debug)]
+pub struct Source {
+    /// The lines.
+    pub lines: Lines,
+    /// The stored `checkpoint`, at most one byte more than a note may have; absent when there is none.
+    pub checkpoint: Option<Vec<u8>>,
+    /// Blobs, torn files and run locks.
+    pub attachments: Attachments,
+    /// What is wrong with the folder itself.
+    pub findings: Vec<Finding>,
+}
+
+impl Source {
+    /// Opens a ledger folder, or any other file as lines.
+    ///
+    /// # Errors
+    /// Nothing there, a folder that is no ledger, or something that cannot be read.
+    pub fn open(path: &Path) -> Result<Self, OpenSourceError> {
+        let at = |operation, source: io::Error| ReadError {
+            operation,
+            path: path.to_owned(),
+            source,
+        };
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Err(OpenSourceError::NotFound(path.to_owned()));
+            }
+            Err(error) => return Err(at("open", error).into()),
+        };
+        let metadata = file.metadata().map_err(|error| at("stat", error))?;
+        if metadata.is_dir() {
+            return Self::open_folder(path, file.into());
+        }
+        let length = metadata.is_file().then_some(metadata.len());
+        Ok(Self::from_reader(
+            &path.display().to_string(),
+            Box::new(file.take(length.unwrap_or(u64::MAX))),
+        ))
+    }
+
+    /// The lines of a stream; `name` stands in the places of findings.
+    #[must_use]
+    pub fn from_reader(name: &str, reader: Box<dyn Read>) -> Self {
+        Self {
+            lines: Lines::of_stream(name, reader),
+            checkpoint: None,
+            attachments: Attachments::none(),
+            findings: Vec::new(),
+        }
+    }
+
+    fn open_folder(path: &Path, folder: OwnedFd) -> Result<Self, OpenSourceError> {
+        let folder = Folder {
+            fd: Arc::new(folder),
+            path: path.to_owned(),
+        };
+        let mut findings = Vec::new();
+        // Held until lengths are noted; dropping the file lets it go.
+        let lock = folder.lock()?;
+        let checkpoint = folder.checkpoint(&mut findings)?;
+        let records = folder.open("records", OFlags::DIRECTORY)?;
+        let segments = match records {
+            Opened::File(records) => {
+                let records = Folder {
+                    fd: Arc::new(records),
+                    path: path.join("records"),
+                };
+                let mut segments = records.segments(&mut findings)?;
+                if matches!(lock, Lock::Refused)
+                    && let Some(last) = segments.last_mut()
+                {
+                    records.settle(last)?;
+                }
+                Some((records, segments))
+            }
+            Opened::Foreign => {
+                findings.push(foreign(
+                    "records",
+                    "a folder stands where the records should be",
+                ));
+                None
+            }
+            Opened::Missing => {
+                folder.must_be_bare()?;
+                None
+            }
+        };
+        drop(lock);
+        let lines = match segments {
+            Some((records, segments)) => Lines::new(Input::folder(records, segments)),
+            None => Lines::new(Input::Nothing),
+        };
+        Ok(Self {
+            lines,
+            checkpoint,
+            attachments: Attachments::of(folder),
+            findings,
+        })
+    }
+}
+
+/// A folder that is held open, and its path for messages.
+#[derive(Clone, Debug)]
+struct Folder {
+    fd: Arc<OwnedFd>,
+    path: PathBuf,
+}
+
+/// What stands at a name.
+enum Opened {
+    /// What was asked for.
+    File(OwnedFd),
+    /// Nothing.
+    Missing,
+    /// A symbolic link, a FIFO, a socket, a device, or a file where a folder should be or the reverse.
+    Foreign,
+}
+
+/// Whether the writers' lock is held while the folder is looked at.
+enum Lock {
+    /// Held until dropped.
+    Held(#[allow(dead_code, reason = "its descriptor is the lock")] File),
+    /// No writer ever made one: nobody is writing.
+    Absent,
+    /// It may not be opened or locked here, or a writer does not let it go.
+    Refused,
+}
+
+impl Folder {
+    fn error(
+        &self,
+        operation: &'static str,
+        name: &str,
+        source: impl Into<io::Error>,
+    ) -> ReadError {
+        ReadError {
+            operation,
+            path: self.path.join(name),
+            source: source.into(),
+        }
+    }
+
+    /// Opens a regular file, or with `DIRECTORY` a folder, without following a link or waiting.
+    fn open(&self, name: &str, extra: OFlags) -> Result<Opened, ReadError> {
+        let flags =
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let fd = match openat(&*self.fd, name, flags | extra, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(Opened::Missing),
+            Err(Errno::LOOP | Errno::NOTDIR | Errno::NXIO) => return Ok(Opened::Foreign),
+            Err(error) => return Err(self.error("open", name, error)),
+        };
+        let stat = rustix::fs::fstat(&fd).map_err(|error| self.error("stat", name, error))?;
+        let wanted = if extra.contains(OFlags::DIRECTORY) {
+            FileType::Directory
+        } else {
+            FileType::RegularFile
+        };
+        if FileType::from_raw_mode(stat.st_mode) == wanted {
+            Ok(Opened::File(fd))
+        } else {
+            Ok(Opened::Foreign)
+        }
+    }
+
+    /// As [`Self::open`], for a file below folders of this one.
+    fn open_below(&self, folders: &[&str], name: &str) -> Result<(Self, Opened), ReadError> {
+        let mut here = self.clone();
+        for folder in folders {
+            match here.open(folder, OFlags::DIRECTORY)? {
+                Opened::File(fd) => {
+                    here = Self {
+                        fd: Arc::new(fd),
+                        path: here.path.join(folder),
+                    };
+                }
+                other => return Ok((here, other)),
+            }
+        }
+        let opened = here.open(name, OFlags::empty())?;
+        Ok((here, opened))
+    }
+
+    fn lock(&self) -> Result<Lock, ReadError> {
+        let file = match self.open("lock", OFlags::empty()) {
+            Ok(Opened::File(fd)) => File::from(fd),
+            Ok(Opened::Missing) => return Ok(Lock::Absent),
+            Ok(Opened::Foreign) => return Ok(Lock::Refused),
+            Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => {
+                return Ok(Lock::Refused);
+            }
+            Err(error) => return Err(error),
+        };
+        for _ in 0..TRIES {
+            match file.try_lock_shared() {
+                Ok(()) => return Ok(Lock::Held(file)),
+                Err(std::fs::TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+                Err(std::fs::TryLockError::Error(_)) => return Ok(Lock::Refused),
+            }
+        }
+        Ok(Lock::Refused)
+    }
+
+    fn checkpoint(&self, findings: &mut Vec<Finding>) -> Result<Option<Vec<u8>>, ReadError> {
+        let file = match self.open("checkpoint", OFlags::empty())? {
+            Opened::File(fd) => File::from(fd),
+            Opened::Missing => return Ok(None),
+            Opened::Foreign => {
+                findings.push(
+                    Finding::new(
+                        Code::CheckpointInvalid,
+                        "the stored checkpoint is not a regular file",
+                    )
+                    .in_place(place("checkpoint")),
+                );
+                return Ok(None);
+            }
+        };
+        let mut bytes = Vec::new();
+        file.take(CHECKPOINT_BYTES)
+            .read_to_end(&mut bytes)
+            .map_err(|error| self.error("read", "checkpoint", error))?;
+        Ok(Some(bytes))
+    }
+
+    /// Notes every segment and its length; what is no segment is a finding.
+    fn segments(&self, findings: &mut Vec<Finding>) -> Result<Vec<Segment>, ReadError> {
+        let (mut segments, mut others) = (Vec::new(), Vec::new());
+        for name in self.names()? {
+            let number = name
+                .strip_suffix(".jsonl")
+                .filter(|stem| stem.len() == 8 && stem.bytes().all(|byte| byte.is_ascii_digit()))
+                .and_then(|stem| stem.parse::<u64>().ok());
+            let Some(number) = number else {
+                others.push(name);
+                continue;
+            };
+            let stat = statat(&*self.fd, &name, AtFlags::SYMLINK_NOFOLLOW)
+                .map_err(|error| self.error("stat", &name, error))?;
+            if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+                segments.push(Segment {
+                    number,
+                    length: u64::try_from(stat.st_size).unwrap_or(0),
+                });
+            } else {
+                others.push(name);
+            }
+        }
+        segments.sort_unstable_by_key(|segment| segment.number);
+        others.sort_unstable();
+        findings.extend(others.iter().map(|name| {
+            foreign(
+                &format!("records/{name}"),
+                "something that is no segment stands among the segments",
+            )
+        }));
+        Ok(segments)
+    }
+
+    fn names(&self) -> Result<Vec<String>, ReadError> {
+        let error = |source| self.error("list", "", source);
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&*self.fd).map_err(error)? {
+            let entry = entry.map_err(error)?;
+            let name = entry.file_name().to_string_lossy();
+            if name != "." && name != ".." {
+                names.push(name.into_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    /// Without a lock: gives an unfinished last line a second to be finished.
+    fn settle(&self, last: &mut Segment) -> Result<(), ReadError> {
+        let name = last.name();
+        for _ in 0..TRIES {
+            let Opened::File(fd) = self.open(&name, OFlags::empty())? else {
+                return Ok(());
+            };
+            let mut file = File::from(fd);
+            let error = |source| self.error("read", &name, source);
+            last.length = file.seek(SeekFrom::End(0)).map_err(error)?;
+            if last.length == 0 {
+                return Ok(());
+            }
+            let mut byte = [0];
+            file.seek(SeekFrom::Start(last.length - 1)).map_err(error)?;
+            file.read_exact(&mut byte).map_err(error)?;
+            if byte == *b"\n" {
+                return Ok(());
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// A folder without `records` is an emptied ledger when it holds nothing else than ledgers do.
+    fn must_be_bare(&self) -> Result<(), OpenSourceError> {
+        const KNOWN: [&str; 8] = [
+            "checkpoint",
+            "checkpoints",
+            "blobs",
+            "torn",
+            "tree",
+            "tip",
+            "lock",
+            "runs",
+        ];
+        match self
+            .names()?
+            .into_iter()
+            .find(|name| !KNOWN.contains(&name.as_str()))
+        {
+            None => Ok(()),
+            Some(found) => Err(OpenSourceError::NotALedger {
+                path: self.path.clone(),
+                found,
+            }),
+        }
+    }
+}
+
+/// Reads a checkpoint that is held outside the ledger: at most one byte more than a note may have.
+///
+/// # Errors
+/// It is not there or cannot be read.
+pub fn read_checkpoint(path: &Path) -> Result<Vec<u8>, ReadError> {
+    let error = |operation, source| ReadError {
+        operation,
+        path: path.to_owned(),
+        source,
+    };
+    let file = File::open(path).map_err(|source| error("open", source))?;
+    let mut bytes = Vec::new();
+    file.take(CHECKPOINT_BYTES)
+        .read_to_end(&mut bytes)
+        .map_err(|source| error("read", source))?;
+    Ok(bytes)
+}
+
+fn place(file: &str) -> Place {
+    Place {
+        file: file.to_owned(),
+        line: None,
+    }
+}
+
+fn foreign(file: &str, message: &str) -> Finding {
+    Finding::new(Code::SegmentUnexpected, message).in_place(place(file))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! What stands beside the records: blobs, torn files, run locks. A stream has none of them.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, Read};
+
+use super::{Folder, Opened, ReadError};
+use crate::bytes::hash::{Hash, Hasher};
+use crate::facts::execution::RunId;
+
+/// Looks up files of the ledger's folder by content hash.
+#[derive(Clone, Debug)]
+pub struct Attachments(Option<Folder>);
+
+/// What a blob turned out to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BlobState {
+    /// There is no folder to look in.
+    NotChecked,
+    /// Nothing stands at its name.
+    Missing,
+    /// A link, a FIFO or the like stands at its name.
+    Foreign,
+    /// Its length is not what the record says.
+    Size {
+        /// What the record says.
+        expected: u64,
+        /// What the file has.
+        found: u64,
+    },
+    /// Its content has another hash.
+    Content(Hash),
+    /// It is what its name says.
+    Good {
+        /// Its length in bytes.
+        size: u64,
+        /// Its content, when it is no longer than was asked for.
+        content: Option<Vec<u8>>,
+    },
+}
+
+/// Bytes that a recovery set aside.
+#[derive(Debug)]
+pub enum TornFile {
+    /// There is no folder to look in.
+    NotChecked,
+    /// It is there, a regular file of this length.
+    Found(File, u64),
+    /// Nothing, or something else than a regular file, stands at its name.
+    Missing,
+}
+
+/// Whether somebody holds a run's lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// There is no folder to look in.
+    NotChecked,
+    /// A living runner holds it.
+    Held,
+    /// Nobody does.
+    Free,
+}
+
+impl Attachments {
+    pub(super) const fn none() -> Self {
+        Self(None)
+    }
+
+    pub(super) const fn of(folder: Folder) -> Self {
+        Self(Some(folder))
+    }
+
+    /// Whether there is a folder to look in.
+    #[must_use]
+    pub const fn are_here(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Checks the blob of that hash; its length is compared before anything is read. The content is
+    /// handed out when it is at most `keep` bytes long.
+    ///
+    /// # Errors
+    /// It is there and cannot be read.
+    pub fn blob(
+        &self,
+        hash: &Hash,
+        expected: Option<u64>,
+        keep: u64,
+    ) -> Result<BlobState, ReadError> {
+        let Some(folder) = &self.0 else {
+            return Ok(BlobState::NotChecked);
+        };
+        let text = hash.to_string();
+        let (two, name) = text.split_at(2);
+        let (folder, opened) = folder.open_below(&["blobs", two], name)?;
+        let file = match opened {
+            Opened::File(fd) => File::from(fd),
+            Opened::Missing => return Ok(BlobState::Missing),
+            Opened::Foreign => return Ok(BlobState::Foreign),
+        };
+        let error = |operation, source| folder.error(operation, name, source);
+        let size = file
+            .metadata()
+            .map_err(|source| error("stat", source))?
+            .len();
+        if let Some(expected) = expected
+            && size != expected
+        {
+            return Ok(BlobState::Size {
+                expected,
+                found: size,
+            });
+        }
+        let mut content = (size <= keep).then(Vec::new);
+        let found = hash_of(&mut file.take(size + 1), content.as_mut())
+            .map_err(|source| error("read", source))?;
+        Ok(if found == *hash {
+            BlobState::Good { size, content }
+        } else {
+            BlobState::Content(found)
+        })
+    }
+
+    /// Opens a blob again for reading its content as a stream; only after [`Self::blob`] found it good.
+    ///
+    /// # Errors
+    /// It cannot be opened any more.
+    pub fn blob_reader(&self, hash: &Hash) -> Result<Option<File>, ReadError> {
+        let Some(folder) = &self.0 else {
+            return Ok(None);
+        };
+        let text = hash.to_string();
+        let (two, name) = text.split_at(2);
+        match folder.open_below(&["blobs", two], name)?.1 {
+            Opened::File(fd) => Ok(Some(File::from(fd))),
+            Opened::Missing | Opened::Foreign => Ok(None),
+        }
+    }
+
+    /// Opens `torn/<hash>`.
+    ///
+    /// # Errors
+    /// It is there and cannot be opened.
+    pub fn torn(&self, hash: &Hash) -> Result<TornFile, ReadError> {
+        let Some(folder) = &self.0 else {
+            return Ok(TornFile::NotChecked);
+        };
+        let name = hash.to_string();
+        let (folder, opened) = folder.open_below(&["torn"], &name)?;
+        let Opened::File(fd) = opened else {
+            return Ok(TornFile::Missing);
+        };
+        let file = File::from(fd);
+        let size = file
+            .metadata()
+            .map_err(|source| folder.error("stat", &name, source))?
+            .len();
+        Ok(TornFile::Found(file, size))
+    }
+
+    /// Whether a living runner holds the lock of that run.
+    ///
+    /// # Errors
+    /// The lock is there and cannot be opened.
+    pub fn run(&self, run: &RunId) -> Result<RunState, ReadError> {
+        let Some(folder) = &self.0 else {
+            return Ok(RunState::NotChecked);
+        };
+        let name = format!("{run}.lock");
+        let (folder, opened) = folder.open_below(&["runs"], &name)?;
+        let Opened::File(fd) = opened else {
+            return Ok(RunState::Free);
+        };
+        match File::from(fd).try_lock_shared() {
+            Ok(()) => Ok(RunState::Free),
+            Err(TryLockError::WouldBlock) => Ok(RunState::Held),
+            Err(TryLockError::Error(source)) => Err(folder.error("lock", &name, source)),
+        }
+    }
+}
+
+/// SHA-256 of what a reader gives; the bytes are kept too where a place for them is given.
+pub(in crate::file) fn hash_of(
+    reader: &mut dyn Read,
+    mut kept: Option<&mut Vec<u8>>,
+) -> io::Result<Hash> {
+    let mut hasher = Hasher::plain();
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match reader.read(&mut buffer) {
+            Ok(0) => return Ok(hasher.finish()),
+            Ok(count) => {
+                let part = buffer.get(..count).unwrap_or(&buffer);
+                hasher.update(part);
+                if let Some(kept) = &mut kept {
+                    kept.extend_from_slice(part);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Lines one by one, in flat memory.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+
+use super::{Folder, Opened, ReadError, SEGMENT_RECORDS, foreign};
+use crate::bytes::canon::MAX_LINE_BYTES;
+use crate::bytes::hash::{Hash, Hasher};
+use crate::finding::{Finding, Place};
+use crate::record::OPENING_PREFIX;
+
+/// One line without its newline, and where it stands.
+#[derive(Debug)]
+pub struct Line {
+    /// Its bytes; the first 65,536 of a longer one.
+    pub bytes: Vec<u8>,
+    /// Length and hash of a line that is longer than a line may be.
+    pub long: Option<LongLine>,
+    /// Nothing follows and no newline ends it.
+    pub torn: bool,
+    file: Arc<str>,
+    number: u64,
+}
+
+/// A line that was hashed as it passed and not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LongLine {
+    /// The leaf hash of the whole line.
+    pub hash: Hash,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
+impl Line {
+    /// Whether it is an opening (or wants to be one): it is no leaf of the tree.
+    #[must_use]
+    pub fn is_opening(&self) -> bool {
+        self.bytes.starts_with(OPENING_PREFIX)
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        Place {
+            file: self.file.as_ref().to_owned(),
+            line: Some(self.number),
+        }
+    }
+}
+
+/// A segment as it was when lengths were noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) number: u64,
+    pub(super) length: u64,
+}
+
+impl Segment {
+    pub(super) fn name(&self) -> String {
+        format!("{:08}.jsonl", self.number)
+    }
+}
+
+pub(super) enum Input {
+    /// No further file.
+    Nothing,
+    Segments {
+        records: Folder,
+        waiting: VecDeque<Segment>,
+        expected: u64,
+    },
+}
+
+impl Input {
+    pub(super) fn folder(records: Folder, segments: Vec<Segment>) -> Self {
+        Self::Segments {
+            records,
+            waiting: segments.into(),
+            expected: 0,
+        }
+    }
+}
+
+/// The lines of a source, in order.
+pub struct Lines {
+    input: Input,
+    current: Option<Current>,
+    files: u64,
+}
+
+impl std::fmt::Debug for Lines {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Lines")
+    }
+}
+
+/// The file that is being read.
+struct Current {
+    reader: BufReader<Box<dyn Read>>,
+    file: Arc<str>,
+    path: PathBuf,
+    lines: u64,
+    records: u64,
+    last: bool,
+}
+
+impl Lines {
+    pub(super) fn new(input: Input) -> Self {
+        Self {
+            input,
+            current: None,
+            files: 0,
+        }
+    }
+
+    pub(in crate::file) fn of_stream(name: &str, reader: Box<dyn Read>) -> Self {
+        let current = Current::new(reader, name.into(), PathBuf::from(name), true);
+        Self {
+            input: Input::Nothing,
+            current: Some(current),
+            files: 1,
+        }
+    }
+
+    /// How many files have been read so far, the present one included.
+    #[must_use]
+    pub const fn files(&self) -> u64 {
+        self.files
+    }
+
+    /// The next line; what is wrong with the files between lines goes to `report`.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn next(&mut self, report: &mut dyn FnMut(Finding)) -> Result<Option<Line>, ReadError> {
+        loop {
+            let Some(current) = &mut self.current else {
+                match self.next_file(report)? {
+                    Some(next) => {
+                        self.files += 1;
+                        self.current = Some(next);
+                    }
+                    None => return Ok(None),
+                }
+                continue;
+            };
+            if let Some((line, ended)) = current.line()? {
+                if !ended && !current.last {
+                    report(foreign(
+                        &current.file,
+                        "the segment is not the last, and its last line has no newline",
+                    ));
+                }
+                return Ok(Some(line));
+            }
+            if let Input::Segments { .. } = self.input {
+                current.check_count(report);
+            }
+            self.current = None;
+        }
+    }
+
+    fn next_file(&mut self, report: &mut dyn FnMut(Finding)) -> Result<Option<Current>, ReadError> {
+        let Input::Segments {
+            records,
+            waiting,
+            expected,
+        } = &mut self.input
+        else {
+            return Ok(None);
+        };
+        while let Some(segment) = waiting.pop_front() {
+            let file = format!("records/{}", segment.name());
+            if segment.number != *expected {
+                report(
+                    foreign(&file, "segments before this one are missing")
+                        .versus(format!("{expected:08}.jsonl"), segment.name()),
+                );
+            }
+            *expected = segment.number + 1;
+            match records.open(&segment.name(), OFlags::empty())? {
+                Opened::File(fd) => {
+                    let reader = Box::new(File::from(fd).take(segment.length));
+                    let path = records.path.join(segment.name());
+                    let last = waiting.is_empty();
+                    return Ok(Some(Current::new(reader, file.into(), path, last)));
+                }
+                Opened::Missing | Opened::Foreign => {
+                    report(foreign(&file, "the segment was replaced while it was read"));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Current {
+    fn new(reader: Box<dyn Read>, file: Arc<str>, path: PathBuf, last: bool) -> Self {
+        Self {
+            reader: BufReader::with_capacity(MAX_LINE_BYTES + 1, reader),
+            file,
+            path,
+            lines: 0,
+            records: 0,
+            last,
+        }
+    }
+
+    /// The next line of this file, and whether a newline ended it.
+    fn line(&mut self) -> Result<Option<(Line, bool)>, ReadError> {
+        let mut bytes = Vec::with_capacity(512);
+        let mut hasher: Option<Hasher> = None;
+        let mut length = 0u64;
+        let ended = loop {
+            let chunk = match self.reader.fill_buf() {
+                Ok(chunk) => chunk,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(source) => {
+                    return Err(ReadError {
+                        operation: "read",
+                        path: self.path.clone(),
+                        source,
+                    });
+                }
+            };
+            if chunk.is_empty() {
+                break false;
+            }
+            let newline = chunk.iter().position(|byte| *byte == b'\n');
+            let part = chunk.get(..newline.unwrap_or(chunk.len())).unwrap_or(chunk);
+            length += part.len() as u64;
+            let room = (MAX_LINE_BYTES + 1).saturating_sub(bytes.len());
+            if part.len() > room && hasher.is_none() {
+                let mut begun = Hasher::leaf();
+                begun.update(&bytes);
+                hasher = Some(begun);
+            }
+            if let Some(hasher) = &mut hasher {
+                hasher.update(part);
+            }
+            bytes.extend_from_slice(part.get(..room).unwrap_or(part));
+            let used = part.len() + usize::from(newline.is_some());
+            self.reader.consume(used);
+            if newline.is_some() {
+                break true;
+            }
+        };
+        if !ended && length == 0 {
+            return Ok(None);
+        }
+        self.lines += 1;
+        let long = (length > MAX_LINE_BYTES as u64).then(|| LongLine {
+            hash: hasher.map_or_else(|| Hash::leaf(&bytes), Hasher::finish),
+            length,
+        });
+        let line = Line {
+            bytes,
+            long,
+            torn: !ended && self.last,
+            file: Arc::clone(&self.file),
+            number: self.lines,
+        };
+        if !line.is_opening() && !line.torn {
+            self.records += 1;
+        }
+        Ok(Some((line, ended)))
+    }
+
+    fn check_count(&self, report: &mut dyn FnMut(Finding)) {
+        if self.records > SEGMENT_RECORDS {
+            report(
+                foreign(
+                    &self.file,
+                    "the segment has more records than a segment holds",
+                )
+                .versus(SEGMENT_RECORDS, self.records),
+            );
+        } else if self.records < SEGMENT_RECORDS && !self.last {
+            report(
+                foreign(&self.file, "the segment is short, and another follows")
+                    .versus(SEGMENT_RECORDS, self.records),
+            );
+        }
+    }
+}

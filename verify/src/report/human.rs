@@ -1,0 +1,299 @@
+//! The report for people: the verdict first, then what it rests on, then what was found.
+//!
+//! Everything that comes from the ledger or a file name is hostile text: control characters are
+//! written out, so that a record cannot paint over the report about it.
+
+use std::fmt::{self, Write as _};
+
+use ledger::file::walk::{Assured, CompleteBy};
+use ledger::finding::{Class, Finding};
+
+use crate::rules::{CheckStatus, Verification};
+
+/// Findings of one code that are shown unless all are asked for.
+const SHOWN_PER_CODE: usize = 3;
+
+/// How to write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Style {
+    /// With terminal colours.
+    pub color: bool,
+    /// Every finding, and every check with its number.
+    pub all: bool,
+    /// The verdict line alone.
+    pub quiet: bool,
+}
+
+/// Writes the report.
+#[must_use]
+pub fn write(verification: &Verification, style: Style) -> String {
+    let mut report = Report {
+        text: String::new(),
+        style,
+    };
+    // Writing to a String cannot fail.
+    let _ = report.verdict(verification);
+    if !style.quiet {
+        let _ = report.assurances(verification);
+        let _ = report.checks(verification);
+        let _ = report.findings(verification);
+    }
+    report.text
+}
+
+struct Report {
+    text: String,
+    style: Style,
+}
+
+impl Report {
+    fn paint(&self, color: Color, text: &str) -> String {
+        if self.style.color {
+            format!("\u{1b}[{}m{text}\u{1b}[0m", color.code())
+        } else {
+            text.to_owned()
+        }
+    }
+
+    fn verdict(&mut self, verification: &Verification) -> fmt::Result {
+        let (color, word) = match verification.exit_code {
+            0 => (Color::Good, "VERIFIED"),
+            10 => (Color::Bad, "INVALID"),
+            11 => (Color::Unsure, "NOT PROVEN"),
+            12 => (Color::Bad, "DISAGREEMENT"),
+            _ => (Color::Unsure, "NO RECORDS"),
+        };
+        let word = self.paint(color, word);
+        let records = counted(verification.records, "record", "records");
+        let says = match verification.exit_code {
+            0 => format!("{records}, and all of it holds"),
+            10 => format!("{records}; the evidence is not what was written"),
+            11 => format!("{records}; something cannot be proven"),
+            12 => format!(
+                "{records}; the evidence is valid, and what was declared and what happened disagree"
+            ),
+            _ => "an empty ledger shows nothing".to_owned(),
+        };
+        writeln!(self.text, "{word}  {says}")
+    }
+
+    fn assurances(&mut self, verification: &Verification) -> fmt::Result {
+        if let (Some(ledger), Some(origin)) = (&verification.ledger, &verification.origin) {
+            writeln!(self.text, "ledger {ledger} ({})", clean(origin))?;
+        }
+        if let Some((sequence, hash)) = &verification.head {
+            writeln!(self.text, "head   {hash} (record {sequence})")?;
+        }
+        let lines = [
+            (
+                "integrity",
+                verification.integrity,
+                format!(
+                    "{} of {} verified",
+                    verification.verified,
+                    counted(verification.records, "record", "records")
+                ),
+            ),
+            ("identity", verification.identity, identity(verification)),
+            (
+                "completeness",
+                verification.completeness.status,
+                completeness(verification),
+            ),
+            (
+                "consistency",
+                verification.consistency,
+                consistency(verification),
+            ),
+        ];
+        for (name, assured, words) in lines {
+            let (color, status) = match assured {
+                Assured::Established => (Color::Good, "established"),
+                Assured::NotEstablished => (Color::Unsure, "not established"),
+                Assured::Broken => (Color::Bad, "broken"),
+            };
+            let status = self.paint(color, &format!("{status:<15}"));
+            writeln!(self.text, "  {name:<13} {status}  {words}")?;
+        }
+        Ok(())
+    }
+
+    fn checks(&mut self, verification: &Verification) -> fmt::Result {
+        if self.style.all {
+            for check in &verification.checks {
+                let color = match check.status {
+                    CheckStatus::Pass => Color::Good,
+                    CheckStatus::Fail => Color::Bad,
+                    CheckStatus::NotChecked => Color::Unsure,
+                };
+                let status = self.paint(color, &format!("{:<11}", check.status.as_str()));
+                writeln!(self.text, "  {:<13} {status}  {}", check.id, check.count)?;
+            }
+            return Ok(());
+        }
+        let skipped: Vec<_> = verification
+            .checks
+            .iter()
+            .filter(|check| check.status == CheckStatus::NotChecked)
+            .map(|check| check.id)
+            .collect();
+        if !skipped.is_empty() {
+            writeln!(
+                self.text,
+                "not checked, for there was nothing to look at: {}",
+                skipped.join(", ")
+            )?;
+        }
+        Ok(())
+    }
+
+    fn findings(&mut self, verification: &Verification) -> fmt::Result {
+        let mut shown = std::collections::BTreeMap::<_, (usize, u64)>::new();
+        for finding in &verification.findings {
+            let (count, hidden) = shown.entry(finding.code).or_default();
+            if *count < SHOWN_PER_CODE || self.style.all {
+                *count += 1;
+                self.finding(finding)?;
+            } else {
+                *hidden += finding.count;
+            }
+        }
+        for (code, (_, hidden)) in shown {
+            if hidden > 0 {
+                writeln!(self.text, "\n{code}: {hidden} more, shown with --all")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finding(&mut self, finding: &Finding) -> fmt::Result {
+        let class = finding.code.class();
+        let color = match class {
+            Class::Invalid | Class::Disagreement => Color::Bad,
+            Class::Unproven => Color::Unsure,
+            Class::Observation => Color::Plain,
+        };
+        let class = self.paint(color, class.as_str());
+        let mut line = format!("\n{class}: {}", finding.code);
+        if let Some(sequence) = finding.sequence {
+            write!(line, ", record {sequence}")?;
+        }
+        if let Some(place) = &finding.place {
+            write!(line, ", {}", clean(&place.file))?;
+            if let Some(number) = place.line {
+                write!(line, ":{number}")?;
+            }
+        }
+        if finding.count > 1 {
+            write!(line, " ({} times)", finding.count)?;
+        }
+        writeln!(self.text, "{line}\n  {}", clean(&finding.message))?;
+        for (name, value) in [
+            ("expected", &finding.expected),
+            ("found", &finding.found),
+            ("help", &finding.help),
+        ] {
+            if let Some(value) = value {
+                writeln!(self.text, "  {name:<9} {}", clean(value))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Color {
+    Good,
+    Bad,
+    Unsure,
+    Plain,
+}
+
+impl Color {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Good => "32",
+            Self::Bad => "31",
+            Self::Unsure => "33",
+            Self::Plain => "1",
+        }
+    }
+}
+
+fn identity(verification: &Verification) -> String {
+    match verification.keys.as_slice() {
+        [] => "no key is known".to_owned(),
+        [key] => format!("key {}, by the ledger's own word", key.key.id()),
+        [.., key] => format!(
+            "{} keys by the ledger's own word, the active one {}",
+            verification.keys.len(),
+            key.key.id()
+        ),
+    }
+}
+
+fn completeness(verification: &Verification) -> String {
+    let completeness = &verification.completeness;
+    match (completeness.status, completeness.through, completeness.by) {
+        (Assured::Broken, ..) => "a checkpoint says otherwise".to_owned(),
+        (Assured::Established, Some(through), Some(by)) => {
+            let by = match by {
+                CompleteBy::Given => "the given checkpoint",
+                CompleteBy::Witness => "a witness",
+                CompleteBy::Closed => "closed by its key",
+            };
+            let as_of = completeness
+                .as_of
+                .map_or(String::new(), |time| format!(" as of {time}"));
+            let after = match completeness.after {
+                0 => String::new(),
+                after => format!(
+                    "; {} not covered",
+                    counted(after, "later record is", "later records are")
+                ),
+            };
+            format!("complete through {through}{as_of} ({by}){after}")
+        }
+        _ => "nothing outside the ledger says how long it should be".to_owned(),
+    }
+}
+
+fn consistency(verification: &Verification) -> String {
+    match verification.runs {
+        0 => "no run to compare".to_owned(),
+        runs => format!(
+            "{} compared with what was declared",
+            counted(runs, "run", "runs")
+        ),
+    }
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// Text without control characters: they are written out.
+fn clean(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for c in text.chars() {
+        // Bidirectional overrides reorder what follows them.
+        if c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
+            clean.extend(c.escape_unicode());
+        } else {
+            clean.push(c);
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_text_is_written_out() {
+        assert_eq!(clean("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
+        assert_eq!(clean("x\u{202e}y\n"), "x\\u{202e}y\\u{a}");
+        assert_eq!(clean("día"), "día");
+    }
+}

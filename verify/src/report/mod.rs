@@ -1,0 +1,3 @@
+//! Reports: the result as others read it.
+
+pub mod human;

@@ -1,0 +1,253 @@
+//! Blobs that records refer to: there, regular, and what their name says.
+
+use std::collections::HashMap;
+use std::io::BufReader;
+
+use ledger::bytes::hash::Hash;
+use ledger::facts::execution::{Execution, Output, Start};
+use ledger::facts::list::{BlobList, List, Sealable};
+use ledger::file::source::{Attachments, BlobState, ReadError};
+use ledger::file::walk::{Findings, Shown};
+use ledger::finding::{Code, Finding, Place};
+use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
+
+/// Looks blobs up; each is hashed once.
+pub(super) struct Blobs {
+    attachments: Attachments,
+    checked: u64,
+    /// Length of each good one; `None` for one that is not.
+    known: HashMap<Hash, Option<u64>>,
+}
+
+impl Blobs {
+    pub(super) fn new(attachments: Attachments) -> Self {
+        Self {
+            attachments,
+            checked: 0,
+            known: HashMap::new(),
+        }
+    }
+
+    pub(super) fn finish(self, counts: &mut super::Counts) {
+        counts.blobs = self.checked;
+    }
+
+    pub(super) fn of_start(
+        &mut self,
+        shown: &Shown<'_>,
+        start: &Start,
+        findings: &mut Findings,
+    ) -> Result<(), ReadError> {
+        let opened = shown.opening.map(|opening| &opening.open);
+        let argv = opened.and_then(|open| open.argv.as_ref());
+        let launch = opened.and_then(|open| open.launch.as_ref());
+        let clear_argv = clear(Some(&start.workload.argv));
+        let clear_launch = clear(start.runtime.launch.as_ref());
+        for list in [argv.map(|salted| &salted.1), launch.map(|salted| &salted.1)]
+            .into_iter()
+            .chain([clear_argv, clear_launch])
+            .flatten()
+        {
+            self.list(shown, list, findings)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn of_execution(
+        &mut self,
+        shown: &Shown<'_>,
+        execution: &Execution,
+        findings: &mut Findings,
+    ) -> Result<(), ReadError> {
+        for output in outputs(shown, execution) {
+            if let Some(blob) = &output.blob {
+                self.check(shown, blob, Some(output.kept.value()), findings)?;
+            }
+        }
+        match &execution.artifacts {
+            Some(list) => self.list(shown, list, findings),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks a blob and gives its content when it is good and at most `keep` bytes long.
+    pub(super) fn content(
+        &mut self,
+        shown: &Shown<'_>,
+        hash: &Hash,
+        keep: u64,
+        findings: &mut Findings,
+    ) -> Result<Option<Vec<u8>>, ReadError> {
+        match self.look(shown, hash, None, keep, findings)? {
+            Some(BlobState::Good { content, .. }) => Ok(content),
+            _ => Ok(None),
+        }
+    }
+
+    fn check(
+        &mut self,
+        shown: &Shown<'_>,
+        hash: &Hash,
+        expected: Option<u64>,
+        findings: &mut Findings,
+    ) -> Result<bool, ReadError> {
+        if let Some(known) = self.known.get(hash) {
+            self.checked += 1;
+            if let (Some(size), Some(expected)) = (known, expected)
+                && *size != expected
+            {
+                let state = BlobState::Size {
+                    expected,
+                    found: *size,
+                };
+                findings.extend_with(finding(shown, hash, &state));
+                return Ok(false);
+            }
+            return Ok(known.is_some());
+        }
+        let state = self.look(shown, hash, expected, 0, findings)?;
+        Ok(matches!(state, Some(BlobState::Good { .. })))
+    }
+
+    /// Looks at the file itself; `None` where there is no folder.
+    fn look(
+        &mut self,
+        shown: &Shown<'_>,
+        hash: &Hash,
+        expected: Option<u64>,
+        keep: u64,
+        findings: &mut Findings,
+    ) -> Result<Option<BlobState>, ReadError> {
+        let state = self.attachments.blob(hash, expected, keep)?;
+        if state == BlobState::NotChecked {
+            return Ok(None);
+        }
+        self.checked += 1;
+        match &state {
+            BlobState::Good { size, .. } => {
+                self.known.insert(*hash, Some(*size));
+            }
+            // Another record may expect the length that it has.
+            BlobState::Size { .. } => {}
+            _ => {
+                self.known.insert(*hash, None);
+            }
+        }
+        findings.extend_with(finding(shown, hash, &state));
+        Ok(Some(state))
+    }
+
+    fn list<T>(
+        &mut self,
+        shown: &Shown<'_>,
+        list: &List<T>,
+        findings: &mut Findings,
+    ) -> Result<(), ReadError> {
+        let List::Blob(BlobList { blob, count }) = list else {
+            return Ok(());
+        };
+        if !self.check(shown, blob, None, findings)? {
+            return Ok(());
+        }
+        let Some(file) = self.attachments.blob_reader(blob)? else {
+            return Ok(());
+        };
+        let mut json = serde_json::Deserializer::from_reader(BufReader::new(file));
+        let items = json
+            .deserialize_seq(Count)
+            .and_then(|items| json.end().map(|()| items));
+        let found = match items {
+            Ok(items) if items == count.value() => return Ok(()),
+            Ok(items) => format!("{items} items"),
+            Err(_) => "something that is no list".to_owned(),
+        };
+        findings.push(
+            shown
+                .finding(Code::BlobMismatch, format!("blob {blob} is another list"))
+                .versus(format!("{count} items"), found),
+        );
+        Ok(())
+    }
+}
+
+/// Pushes what is there, if anything.
+trait ExtendWith {
+    fn extend_with(&mut self, finding: Option<Finding>);
+}
+
+impl ExtendWith for Findings {
+    fn extend_with(&mut self, finding: Option<Finding>) {
+        finding.into_iter().for_each(|finding| self.push(finding));
+    }
+}
+
+/// The outputs of an execution as far as they can be seen: clear, or opened.
+pub(super) fn outputs<'a>(
+    shown: &'a Shown<'_>,
+    execution: &'a Execution,
+) -> impl Iterator<Item = &'a Output> {
+    let opened = shown.opening.map(|opening| &opening.open);
+    let result = &execution.result;
+    [
+        opened.and_then(|open| open.stdout.as_ref()).map(|it| &it.1),
+        opened.and_then(|open| open.stderr.as_ref()).map(|it| &it.1),
+        clear(result.stdout.as_ref()),
+        clear(result.stderr.as_ref()),
+    ]
+    .into_iter()
+    .flatten()
+}
+
+fn clear<T>(value: Option<&Sealable<T>>) -> Option<&T> {
+    match value {
+        Some(Sealable::Clear(value)) => Some(value),
+        Some(Sealable::Sealed(_)) | None => None,
+    }
+}
+
+fn finding(shown: &Shown<'_>, hash: &Hash, state: &BlobState) -> Option<Finding> {
+    let text = hash.to_string();
+    let (two, rest) = text.split_at(2);
+    let place = Place {
+        file: format!("blobs/{two}/{rest}"),
+        line: None,
+    };
+    let say = |code, message: &str| shown.finding(code, message).in_place(place.clone());
+    Some(match state {
+        BlobState::NotChecked | BlobState::Good { .. } => return None,
+        BlobState::Missing => say(
+            Code::BlobMissing,
+            "a blob that the record names is not there",
+        ),
+        BlobState::Foreign => say(Code::BlobMismatch, "the blob is not a regular file"),
+        BlobState::Size { expected, found } => say(
+            Code::BlobMismatch,
+            "the blob's length is not what the record says",
+        )
+        .versus(format!("{expected} bytes"), format!("{found} bytes")),
+        BlobState::Content(found) => say(
+            Code::BlobMismatch,
+            "the blob's content is not what its name says",
+        )
+        .versus(hash, found),
+    })
+}
+
+/// Counts the items of a list without keeping them.
+struct Count;
+
+impl<'de> Visitor<'de> for Count {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<u64, A::Error> {
+        let mut count = 0;
+        while items.next_element::<IgnoredAny>()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,207 @@
+//! What verified records must say about each other, and about what they refer to.
+//!
+//! Verdicts are computed again from the recorded facts, and a stored one is only compared. Nothing that
+//! was not measured counts as passed: a check that looked at nothing is `not-checked`.
+
+mod assurance;
+mod blobs;
+mod limits;
+mod policies;
+mod references;
+mod runs;
+
+use ledger::bytes::time::Timestamp;
+use ledger::facts::control::Control;
+use ledger::file::source::{Attachments, ReadError, Source};
+use ledger::file::walk::{Findings, Given, Shown, Visitor, walk};
+use ledger::finding::{Code, Finding};
+use ledger::record::Body;
+
+pub use assurance::{Check, CheckStatus, Verification};
+use blobs::Blobs;
+use policies::Policies;
+use references::{Hosts, Kind, Kinds};
+use runs::Runs;
+
+/// What is asked beyond the records themselves.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Demands<'a> {
+    /// A checkpoint from outside the ledger.
+    pub checkpoint: Option<Given<'a>>,
+    /// The newest record must be covered by something outside the ledger, or by its close.
+    pub require_checkpoint: bool,
+}
+
+/// Checks a ledger whole.
+///
+/// # Errors
+/// A file cannot be read; that says nothing about the evidence.
+pub fn verify(source: &mut Source, demands: Demands<'_>) -> Result<Verification, ReadError> {
+    let mut rules = Rules::new(source.attachments.clone());
+    let mut walked = walk(source, demands.checkpoint, &mut rules)?;
+    let counts = rules.finish(&mut walked.findings)?;
+    if demands.require_checkpoint && walked.tally.records > 0 && !walked.completeness.covers_head()
+    {
+        walked.findings.push(
+            Finding::new(
+                Code::CheckpointRequired,
+                "the newest record is covered by no checkpoint from outside the ledger",
+            )
+            .help("give one with --checkpoint, or do without --require-checkpoint"),
+        );
+    }
+    Ok(Verification::new(walked, &counts, source))
+}
+
+/// How many things the rules compared.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    references: u64,
+    verdicts: u64,
+    runs: u64,
+    strict: u64,
+    limits: u64,
+    users: u64,
+    hosts: u64,
+    clocks: u64,
+    blobs: u64,
+}
+
+/// The rules, fed record by record.
+struct Rules {
+    counts: Counts,
+    kinds: Kinds,
+    hosts: Hosts,
+    runs: Runs,
+    blobs: Blobs,
+    policies: Policies,
+    newest: Option<Timestamp>,
+}
+
+impl Rules {
+    fn new(attachments: Attachments) -> Self {
+        Self {
+            counts: Counts::default(),
+            kinds: Kinds::default(),
+            hosts: Hosts::default(),
+            runs: Runs::new(attachments.clone()),
+            blobs: Blobs::new(attachments),
+            policies: Policies::default(),
+            newest: None,
+        }
+    }
+
+    fn clock(&mut self, shown: &Shown<'_>, findings: &mut Findings) {
+        let time = shown.record.time;
+        if let Some(newest) = self.newest.replace(time) {
+            self.counts.clocks += 1;
+            if time < newest {
+                findings.push(
+                    shown
+                        .finding(Code::ClockStep, "the wall clock went backwards")
+                        .versus(format!("{newest} or later"), time),
+                );
+            }
+        }
+    }
+
+    fn finish(mut self, findings: &mut Findings) -> Result<Counts, ReadError> {
+        self.runs.finish(&mut self.counts, findings)?;
+        self.blobs.finish(&mut self.counts);
+        Ok(self.counts)
+    }
+}
+
+impl Visitor for Rules {
+    fn verified(&mut self, shown: &Shown<'_>, findings: &mut Findings) -> Result<(), ReadError> {
+        self.clock(shown, findings);
+        let sequence = shown.record.sequence.value();
+        let kind = match &shown.record.body {
+            Body::Host(facts) => {
+                self.hosts.put(sequence, &facts.boot_id);
+                Kind::Host
+            }
+            Body::Start(start) => {
+                self.counts.references += 1;
+                if self
+                    .kinds
+                    .expect(shown, "host", start.host.value(), Kind::Host, findings)
+                {
+                    self.counts.hosts += 1;
+                    self.hosts.check(shown, start.host.value(), findings);
+                }
+                if let Some(matrix) = start.matrix {
+                    self.counts.references += 1;
+                    self.kinds
+                        .expect(shown, "matrix", matrix.value(), Kind::Matrix, findings);
+                }
+                self.blobs.of_start(shown, start, findings)?;
+                let policy = self
+                    .policies
+                    .read(shown, &start.policy, &mut self.blobs, findings)?;
+                self.runs.begin(sequence, start, policy);
+                Kind::Start
+            }
+            Body::Execution(execution) => {
+                self.counts.references += 1;
+                let start = execution.start.value();
+                self.blobs.of_execution(shown, execution, findings)?;
+                if self
+                    .kinds
+                    .expect(shown, "start", start, Kind::Start, findings)
+                {
+                    self.runs.end(shown, execution, &mut self.counts, findings);
+                    self.kinds.put(start, Kind::Ended);
+                }
+                Kind::Other
+            }
+            Body::Genesis(_)
+            | Body::Note(_)
+            | Body::Key(_)
+            | Body::Recovery(_)
+            | Body::Close(_) => Kind::Other,
+        };
+        self.kinds.put(sequence, kind);
+        Ok(())
+    }
+
+    fn unverified(&mut self, sequence: u64) {
+        self.kinds.put_new(sequence, Kind::Unverified);
+    }
+}
+
+/// A set of controls in one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct ControlSet(u32);
+
+impl ControlSet {
+    fn of<'a>(controls: impl IntoIterator<Item = &'a Control>) -> Self {
+        Self(
+            controls
+                .into_iter()
+                .fold(0, |bits, control| bits | 1 << (*control as u32)),
+        )
+    }
+
+    const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    fn list(self) -> Vec<Control> {
+        let all = Control::ALL.iter().copied();
+        all.filter(|control| self.0 & 1 << (*control as u32) != 0)
+            .collect()
+    }
+
+    fn names(self) -> String {
+        let names: Vec<_> = self.list().iter().map(|control| control.as_str()).collect();
+        names.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests;
