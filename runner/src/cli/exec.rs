@@ -347,7 +347,8 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
         .map_err(Failure::Exec)?;
     let (mut store, stamp) =
         ledgers::open(global, true, args.accept_rollback).map_err(Failure::Ledger)?;
-    let host = crate::host::gather(store.newest_host().map_err(Failure::File)?.as_ref()).map_err(Failure::Host)?;
+    let host = crate::host::gather(store.newest_host().map_err(Failure::File)?.as_ref())
+        .map_err(Failure::Host)?;
     let job = args
         .job(ledgers::evidence(global, Some(&store)))
         .map_err(Failure::Exec)?;

@@ -329,7 +329,10 @@ impl Embedded {
             outcomes.note("protect", Err(failure));
         }
         let runs = matches!(init.report.program, Some(ProgramReport::Found { .. }));
-        let expected = expected(plan, &spec, &ids, wanted, mapped, runs);
+        let mut expected = expected(plan, &spec, &ids, wanted, mapped, runs);
+        expected
+            .masks
+            .retain(|mask| !init.report.unreachable.contains(mask));
         let host_uid = read_back(init.pid, &expected, &mut outcomes);
         let program = launch::found(plan, init.report.program.as_ref());
         let mut effect = effect(plan, &outcomes, program);
