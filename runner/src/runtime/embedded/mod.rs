@@ -339,7 +339,11 @@ impl Embedded {
         effect.tier = Some(TIER_FULL);
         effect.host_uid = host_uid;
         effect.launch = describe(&spec, &ids, possible);
-        let workspace = workspace(init.pid);
+        let workspace = if plan.tree.has_own_workspace() {
+            workspace(init.pid)
+        } else {
+            None
+        };
         Ok(Launch {
             effect,
             init: init.pidfd,
