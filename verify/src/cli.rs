@@ -219,10 +219,15 @@ enum WriteResultError {
     Json(#[from] serde_json::Error),
 }
 
+fn is_missing(error: &ReadError) -> bool {
+    error.source.kind() == io::ErrorKind::NotFound
+}
+
 impl VerifyError {
-    const fn exit_code(&self) -> u8 {
+    fn exit_code(&self) -> u8 {
         match self {
             Self::NotALedger(OpenSourceError::Read(_)) | Self::Read(_) | Self::Write(_) => INTERNAL,
+            Self::Checkpoint(error) if !is_missing(error) => INTERNAL,
             Self::NotALedger(_) | Self::Checkpoint(_) | Self::Later(_) | Self::UnknownCode(_) => {
                 USAGE
             }
