@@ -9,7 +9,11 @@
 //! A module uses only what stands to its left (a test reads the sources and holds that):
 //! `sys → host → mechanism → plan → init → runtime → run → cli`. `unsafe` lives in [`sys`] alone.
 
+pub mod cli;
+pub mod host;
 pub mod init;
 pub mod mechanism;
 pub mod plan;
+pub mod run;
+pub mod runtime;
 pub mod sys;

@@ -1,5 +1,7 @@
 //! Ledgers as files: what a reader is given, what a writer keeps.
 
 pub mod chain;
+pub mod durable;
 pub mod source;
+pub mod store;
 pub mod walk;

@@ -25,7 +25,9 @@ const FAILED: i32 = 97;
 /// Whether this process was executed to be pid 1 of a sandbox.
 #[must_use]
 pub fn is_requested() -> bool {
-    std::env::args_os().next().is_some_and(|name| name.as_encoded_bytes() == wire::INIT_NAME.to_bytes())
+    std::env::args_os()
+        .next()
+        .is_some_and(|name| name.as_encoded_bytes() == wire::INIT_NAME.to_bytes())
 }
 
 /// Is pid 1 until the end.
@@ -41,8 +43,13 @@ pub fn run() -> ! {
 }
 
 fn serve(control: &UnixStream) -> i32 {
-    let Ok(spec) = wire::receive::<Spec>(control) else { return FAILED };
+    let Ok(spec) = wire::receive::<Spec>(control) else {
+        return FAILED;
+    };
     fault::set(spec.fault.clone());
+    if !spec.owns_tree && nix::sys::prctl::set_child_subreaper(true).is_err() {
+        return FAILED;
+    }
     let mut outcomes = Outcomes::default();
     let built = build(&spec, &mut outcomes);
     let prepared = built.and_then(|own_terminal| {
@@ -56,7 +63,9 @@ fn serve(control: &UnixStream) -> i32 {
         Ok(prepared) => (prepared, None),
         Err(failure) => (None, Some(failure)),
     };
-    let master = prepared.as_ref().and_then(|prepared| prepared.terminal.as_ref());
+    let master = prepared
+        .as_ref()
+        .and_then(|prepared| prepared.terminal.as_ref());
     let report = Report {
         outcomes,
         fatal,
@@ -79,7 +88,9 @@ fn serve(control: &UnixStream) -> i32 {
             return 0;
         }
     }
-    let Some(waiting) = prepared.and_then(|prepared| prepared.waiting) else { return FAILED };
+    let Some(waiting) = prepared.and_then(|prepared| prepared.waiting) else {
+        return FAILED;
+    };
     let started = waiting.go();
     let said = match started {
         Ok(()) => wire::send(control, &FromInit::Started),
@@ -108,7 +119,8 @@ fn build(spec: &Spec, outcomes: &mut Outcomes) -> Result<Option<OwnTerminal>, Fa
         identity::take(ids, outcomes);
     }
     // After the maps are written; from here on only the runner may look inside.
-    crate::sys::identity::set_dumpable(false).map_err(|error| Failure::call("switch dumpable off", &error))?;
+    crate::sys::identity::set_dumpable(false)
+        .map_err(|error| Failure::call("switch dumpable off", &error))?;
     if spec.host_name {
         let named = nix::unistd::sethostname("sandbox").map_err(io::Error::from);
         named.map_err(|error| Failure::call("set the host name", &error))?;
@@ -133,7 +145,11 @@ fn build(spec: &Spec, outcomes: &mut Outcomes) -> Result<Option<OwnTerminal>, Fa
         root::enter(new_root, outcomes)?;
     }
     drop(new_root);
-    let own_terminal = if spec.terminal { Some(OwnTerminal::open()?) } else { None };
+    let own_terminal = if spec.terminal {
+        Some(OwnTerminal::open()?)
+    } else {
+        None
+    };
     if spec.give_up_privilege {
         identity::give_up_privilege(outcomes);
     }
@@ -150,7 +166,9 @@ pub(crate) struct OwnTerminal {
 impl OwnTerminal {
     fn open() -> Result<Self, Failure> {
         let open = || -> io::Result<Self> {
-            let flags = nix::fcntl::OFlag::O_RDWR | nix::fcntl::OFlag::O_NOCTTY | nix::fcntl::OFlag::O_CLOEXEC;
+            let flags = nix::fcntl::OFlag::O_RDWR
+                | nix::fcntl::OFlag::O_NOCTTY
+                | nix::fcntl::OFlag::O_CLOEXEC;
             let master = nix::fcntl::open("/dev/ptmx", flags, nix::sys::stat::Mode::empty())?;
             terminal::unlock(master.as_fd())?;
             let slave = terminal::peer(master.as_fd())?;
@@ -183,7 +201,9 @@ fn supervise(control: &UnixStream, main: i32) -> io::Result<Option<End>> {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
-        let spoke = waiting[0].revents().is_some_and(|events| !events.is_empty());
+        let spoke = waiting[0]
+            .revents()
+            .is_some_and(|events| !events.is_empty());
         while let Ok(Some(_)) = signals.read_signal() {}
         if spoke {
             match wire::receive::<ToInit>(control) {
@@ -213,7 +233,9 @@ fn count_others() -> Option<u32> {
         let name = name.to_string_lossy();
         if name.bytes().all(|byte| byte.is_ascii_digit()) && *name != *own {
             let stat = std::fs::read_to_string(format!("/proc/{name}/stat")).unwrap_or_default();
-            let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+            let state = stat
+                .rsplit_once(") ")
+                .and_then(|(_, rest)| rest.chars().next());
             if state.is_some_and(|state| state != 'Z' && state != 'X') {
                 count += 1;
             }
@@ -232,7 +254,10 @@ fn end_tree(spec: &Spec) {
     let list = format!("/proc/{own}/task/{own}/children");
     loop {
         let children = std::fs::read_to_string(&list).unwrap_or_default();
-        let pids: Vec<i32> = children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
+        let pids: Vec<i32> = children
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+            .collect();
         if pids.is_empty() {
             return;
         }

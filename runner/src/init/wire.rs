@@ -172,14 +172,18 @@ pub enum WireError {
 /// The other side is gone.
 pub fn send<T: Serialize>(mut stream: &UnixStream, message: &T) -> Result<(), WireError> {
     let body = serde_json::to_vec(message)?;
-    let length = u32::try_from(body.len()).ok().filter(|length| *length <= MAX_MESSAGE);
+    let length = u32::try_from(body.len())
+        .ok()
+        .filter(|length| *length <= MAX_MESSAGE);
     let length = length.ok_or(WireError::TooLong(body.len() as u64))?;
     let mut frame = length.to_le_bytes().to_vec();
     frame.extend_from_slice(&body);
-    stream.write_all(&frame).map_err(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => WireError::Gone,
-        _ => WireError::Io(error),
-    })
+    stream
+        .write_all(&frame)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => WireError::Gone,
+            _ => WireError::Io(error),
+        })
 }
 
 /// Receives one message, waiting for it.
@@ -200,7 +204,10 @@ pub fn receive<T: DeserializeOwned>(mut stream: &UnixStream) -> Result<T, WireEr
         stream.read_exact(&mut stage).map_err(gone)?;
         stream.read_exact(&mut errno).map_err(gone)?;
         let stage = Stage::from_raw(u32::from_le_bytes(stage));
-        return Err(WireError::BeforeExec { stage, errno: i32::from_le_bytes(errno) });
+        return Err(WireError::BeforeExec {
+            stage,
+            errno: i32::from_le_bytes(errno),
+        });
     }
     if length > MAX_MESSAGE {
         return Err(WireError::TooLong(length.into()));
@@ -217,7 +224,14 @@ pub fn receive<T: DeserializeOwned>(mut stream: &UnixStream) -> Result<T, WireEr
 pub fn send_descriptor(stream: &UnixStream, descriptor: &OwnedFd) -> Result<(), WireError> {
     let numbers = [descriptor.as_raw_fd()];
     let rights = [ControlMessage::ScmRights(&numbers)];
-    sendmsg::<()>(stream.as_raw_fd(), &[IoSlice::new(&[0])], &rights, MsgFlags::empty(), None).map_err(io::Error::from)?;
+    sendmsg::<()>(
+        stream.as_raw_fd(),
+        &[IoSlice::new(&[0])],
+        &rights,
+        MsgFlags::empty(),
+        None,
+    )
+    .map_err(io::Error::from)?;
     Ok(())
 }
 
@@ -230,7 +244,8 @@ pub fn receive_descriptor(stream: &UnixStream) -> Result<OwnedFd, WireError> {
     let mut slices = [IoSliceMut::new(&mut byte)];
     let mut space = nix::cmsg_space!(RawFd);
     let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-    let message = recvmsg::<()>(stream.as_raw_fd(), &mut slices, Some(&mut space), flags).map_err(io::Error::from)?;
+    let message = recvmsg::<()>(stream.as_raw_fd(), &mut slices, Some(&mut space), flags)
+        .map_err(io::Error::from)?;
     for part in message.cmsgs().map_err(io::Error::from)? {
         if let ControlMessageOwned::ScmRights(numbers) = part
             && let Some(number) = numbers.first()

@@ -62,18 +62,29 @@ pub(super) fn prepare(
     outcomes: &mut Outcomes,
 ) -> Result<Prepared, Failure> {
     let unusable = |reason, errno: Option<i32>, what: String| Prepared {
-        report: ProgramReport::Unusable { reason, errno, what },
+        report: ProgramReport::Unusable {
+            reason,
+            errno,
+            what,
+        },
         waiting: None,
         terminal: None,
     };
     if let Err(error) = std::env::set_current_dir(&program.cwd) {
         let what = format!("no folder {} inside", program.cwd.display());
-        return Ok(unusable(NotExecuted::LaunchFailed, error.raw_os_error(), what));
+        return Ok(unusable(
+            NotExecuted::LaunchFailed,
+            error.raw_os_error(),
+            what,
+        ));
     }
     let path = match find(program) {
         Ok(path) => path,
         Err((reason, errno)) => {
-            let name = program.argv.first().map(|name| String::from_utf8_lossy(name).into_owned());
+            let name = program
+                .argv
+                .first()
+                .map(|name| String::from_utf8_lossy(name).into_owned());
             return Ok(unusable(reason, errno, name.unwrap_or_default()));
         }
     };
@@ -91,8 +102,9 @@ fn find(program: &ProgramSpec) -> Result<PathBuf, (NotExecuted, Option<i32>)> {
     let name = program.argv.first().map(Vec::as_slice).unwrap_or_default();
     let name = Path::new(std::ffi::OsStr::from_bytes(name));
     let usable = |path: &Path| -> Result<(), nix::errno::Errno> {
-        let metadata = std::fs::metadata(path)
-            .map_err(|error| nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
+        let metadata = std::fs::metadata(path).map_err(|error| {
+            nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
+        })?;
         if metadata.is_dir() {
             return Err(nix::errno::Errno::EISDIR);
         }
@@ -108,9 +120,16 @@ fn find(program: &ProgramSpec) -> Result<PathBuf, (NotExecuted, Option<i32>)> {
     if name.as_os_str().as_bytes().contains(&b'/') {
         return usable(name).map(|()| name.to_owned()).map_err(judge);
     }
-    let path = program.environment.iter().find_map(|variable| variable.strip_prefix(b"PATH="));
+    let path = program
+        .environment
+        .iter()
+        .find_map(|variable| variable.strip_prefix(b"PATH="));
     let mut found = nix::errno::Errno::ENOENT;
-    for folder in path.unwrap_or_default().split(|byte| *byte == b':').filter(|folder| !folder.is_empty()) {
+    for folder in path
+        .unwrap_or_default()
+        .split(|byte| *byte == b':')
+        .filter(|folder| !folder.is_empty())
+    {
         let candidate = Path::new(std::ffi::OsStr::from_bytes(folder)).join(name);
         match usable(&candidate) {
             Ok(()) if !name.as_os_str().is_empty() => return Ok(candidate),
@@ -144,19 +163,32 @@ fn spawn(
     outcomes: &mut Outcomes,
 ) -> Result<Waiting, Failure> {
     let failed = |error: io::Error| Failure::call("make the workload's process", &error);
-    let (go_read, go) = nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed(errno.into()))?;
-    let (status, status_write) = nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed(errno.into()))?;
-    let (report, report_write) = nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed(errno.into()))?;
+    let (go_read, go) =
+        nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed(errno.into()))?;
+    let (status, status_write) =
+        nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed(errno.into()))?;
+    let (report, report_write) =
+        nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed(errno.into()))?;
     match process::fork().map_err(failed)? {
         None => {
             // Else this process would keep its own "go" and its own end of the report from closing.
             drop((go, status, report));
-            become_workload(spec, program, path, own_terminal, go_read, report_write, &status_write)
+            become_workload(
+                spec,
+                program,
+                path,
+                own_terminal,
+                go_read,
+                report_write,
+                &status_write,
+            )
         }
         Some(pid) => {
             drop((go_read, status_write, report_write));
             let mut text = Vec::new();
-            std::fs::File::from(report).read_to_end(&mut text).map_err(failed)?;
+            std::fs::File::from(report)
+                .read_to_end(&mut text)
+                .map_err(failed)?;
             let applied: Outcomes = serde_json::from_slice(&text)
                 .map_err(|_| Failure::no_effect("read what the workload's process applied"))?;
             outcomes.merge(applied);
@@ -186,14 +218,19 @@ fn become_workload(
         process::exit_now(super::FAILED);
     }
     let strings = |list: &[Vec<u8>]| -> Result<Vec<CString>, io::Error> {
-        list.iter().map(|bytes| CString::new(bytes.as_slice()).map_err(io::Error::from)).collect()
+        list.iter()
+            .map(|bytes| CString::new(bytes.as_slice()).map_err(io::Error::from))
+            .collect()
     };
     let executed = strings(&program.argv).and_then(|argv| {
         let environment = strings(&program.environment)?;
         let path = CString::new(path.as_os_str().as_bytes())?;
         Err::<(), _>(process::execute(&path, &argv, &environment))
     });
-    let errno = executed.err().and_then(|error| error.raw_os_error()).unwrap_or(libc::EINVAL);
+    let errno = executed
+        .err()
+        .and_then(|error| error.raw_os_error())
+        .unwrap_or(libc::EINVAL);
     let _ = nix::unistd::write(status, &errno.to_le_bytes());
     process::exit_now(127)
 }
@@ -205,25 +242,42 @@ fn apply(spec: &Spec, own_terminal: Option<&OwnTerminal>, outcomes: &mut Outcome
     let score = identity::set_dumpable(true)
         .and_then(|()| std::fs::write("/proc/self/oom_score_adj", OOM_SCORE))
         .and_then(|()| identity::set_dumpable(false));
-    outcomes.note("oom-score", score.map_err(|error| Failure::call("raise the OOM score", &error)));
+    outcomes.note(
+        "oom-score",
+        score.map_err(|error| Failure::call("raise the OOM score", &error)),
+    );
     let session = identity::new_session().map_err(|error| Failure::call("begin a session", &error));
     outcomes.note("new-session", session);
     if let Some(own) = own_terminal {
-        outcomes.note("terminal", take_terminal(own).map_err(|error| Failure::call("take the terminal", &error)));
+        outcomes.note(
+            "terminal",
+            take_terminal(own).map_err(|error| Failure::call("take the terminal", &error)),
+        );
     }
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     if let Some(limit) = spec.open_files {
-        let limited = fault::guard("limit-files", || Ok(setrlimit(Resource::RLIMIT_NOFILE, limit, limit)?));
-        outcomes.note("limit-files", limited.map_err(|error| Failure::call(format!("RLIMIT_NOFILE {limit}"), &error)));
+        let limited = fault::guard("limit-files", || {
+            Ok(setrlimit(Resource::RLIMIT_NOFILE, limit, limit)?)
+        });
+        outcomes.note(
+            "limit-files",
+            limited.map_err(|error| Failure::call(format!("RLIMIT_NOFILE {limit}"), &error)),
+        );
     }
     let closed = descriptor::close_on_exec_from(3);
-    outcomes.note("close-descriptors", closed.map_err(|error| Failure::call("close descriptors", &error)));
+    outcomes.note(
+        "close-descriptors",
+        closed.map_err(|error| Failure::call("close descriptors", &error)),
+    );
     if let Some(rules) = &spec.landlock {
         outcomes.note("landlock", landlock::restrict(rules));
     }
     if let Some(program) = &spec.seccomp {
         let installed = filter::install(program);
-        outcomes.note("seccomp", installed.map_err(|error| Failure::call("install the filter", &error)));
+        outcomes.note(
+            "seccomp",
+            installed.map_err(|error| Failure::call("install the filter", &error)),
+        );
     }
 }
 

@@ -22,11 +22,16 @@ pub struct IdentitySpec {
 /// Takes the ids, keeping capabilities for the mounts that follow.
 pub fn take(spec: &IdentitySpec, outcomes: &mut Outcomes) {
     if spec.drop_groups {
-        let dropped = sys::drop_groups().map_err(|error| Failure::call("setgroups to none", &error));
+        let dropped =
+            sys::drop_groups().map_err(|error| Failure::call("setgroups to none", &error));
         outcomes.note("set-groups", dropped);
     }
-    let taken = sys::become_ids(spec.uid, spec.gid)
-        .map_err(|error| Failure::call(format!("setresuid {}, setresgid {}", spec.uid, spec.gid), &error));
+    let taken = sys::become_ids(spec.uid, spec.gid).map_err(|error| {
+        Failure::call(
+            format!("setresuid {}, setresgid {}", spec.uid, spec.gid),
+            &error,
+        )
+    });
     outcomes.note("set-ids", taken);
 }
 
@@ -45,9 +50,11 @@ pub fn deny_user_namespaces(outcomes: &mut Outcomes) {
 
 /// Gives every capability up, now and for every program executed later.
 pub fn give_up_privilege(outcomes: &mut Outcomes) {
-    let bounding = sys::clear_bounding_set().map_err(|error| Failure::call("empty the bounding set", &error));
+    let bounding =
+        sys::clear_bounding_set().map_err(|error| Failure::call("empty the bounding set", &error));
     outcomes.note("bounding-set", bounding);
-    let sets = sys::clear_capabilities().map_err(|error| Failure::call("empty the capability sets", &error));
+    let sets = sys::clear_capabilities()
+        .map_err(|error| Failure::call("empty the capability sets", &error));
     outcomes.note("capabilities", sets);
     let locked = sys::set_no_new_privs().map_err(|error| Failure::call("set no_new_privs", &error));
     outcomes.note("no-new-privs", locked);

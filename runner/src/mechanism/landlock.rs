@@ -4,8 +4,8 @@
 //! denies renames between folders and breaks git and pip.
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
-    RulesetCreatedAttr as _, RulesetStatus, Scope,
+    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, PathBeneath, PathFd,
+    Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -33,7 +33,11 @@ pub fn restrict(spec: &LandlockSpec) -> Result<(), Failure> {
         Ok(())
     })
     .map_err(|error| Failure::call("restrict by Landlock", &error))?;
-    if enforced { Ok(()) } else { Err(Failure::no_effect("restrict by Landlock")) }
+    if enforced {
+        Ok(())
+    } else {
+        Err(Failure::no_effect("restrict by Landlock"))
+    }
 }
 
 fn build(spec: &LandlockSpec) -> Result<bool, landlock::RulesetError> {
@@ -54,9 +58,13 @@ fn build(spec: &LandlockSpec) -> Result<bool, landlock::RulesetError> {
     if let Ok(root) = open("/") {
         created = created.add_rule(PathBeneath::new(root, AccessFs::from_read(abi)))?;
     }
-    for path in ["/dev", "/proc"].into_iter().chain(spec.writable.iter().map(String::as_str)) {
+    for path in ["/dev", "/proc"]
+        .into_iter()
+        .chain(spec.writable.iter().map(String::as_str))
+    {
         if let Ok(folder) = open(path) {
-            created = created.add_rule(PathBeneath::new(folder, write | AccessFs::from_read(abi)))?;
+            created =
+                created.add_rule(PathBeneath::new(folder, write | AccessFs::from_read(abi)))?;
         }
     }
     let status = created.restrict_self()?;

@@ -44,13 +44,19 @@ impl Failure {
     /// A call failed.
     #[must_use]
     pub fn call(attempt: impl Into<String>, error: &io::Error) -> Self {
-        Self { attempt: attempt.into(), error: crate::sys::errno_name(error) }
+        Self {
+            attempt: attempt.into(),
+            error: crate::sys::errno_name(error),
+        }
     }
 
     /// A read-back found no effect.
     #[must_use]
     pub fn no_effect(attempt: impl Into<String>) -> Self {
-        Self { attempt: attempt.into(), error: "no-effect".to_owned() }
+        Self {
+            attempt: attempt.into(),
+            error: "no-effect".to_owned(),
+        }
     }
 }
 
@@ -65,7 +71,10 @@ impl Outcomes {
             Ok(()) => Outcome::Done,
             Err(failure) => Outcome::Failed(failure),
         };
-        let slot = self.0.entry(mechanism.to_owned()).or_insert_with(|| outcome.clone());
+        let slot = self
+            .0
+            .entry(mechanism.to_owned())
+            .or_insert_with(|| outcome.clone());
         if !matches!(slot, Outcome::Failed(_)) {
             *slot = outcome;
         }

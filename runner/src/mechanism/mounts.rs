@@ -39,7 +39,10 @@ pub fn read(path: &Path) -> io::Result<Vec<Mount>> {
         .map(|line| {
             parse(line).ok_or_else(|| {
                 let line = String::from_utf8_lossy(line);
-                io::Error::new(io::ErrorKind::InvalidData, format!("{}: not a mount: {line}", path.display()))
+                io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("{}: not a mount: {line}", path.display()),
+                )
             })
         })
         .collect()
@@ -54,7 +57,10 @@ pub fn at<'a>(mounts: &'a [Mount], target: &Path) -> Option<&'a Mount> {
 /// Every mount at or below `target` that is not covered by another at the same place.
 pub fn below<'a>(mounts: &'a [Mount], target: &'a Path) -> impl Iterator<Item = &'a Mount> {
     mounts.iter().enumerate().filter_map(move |(index, mount)| {
-        let covered = mounts.get(index + 1..)?.iter().any(|later| later.target == mount.target);
+        let covered = mounts
+            .get(index + 1..)?
+            .iter()
+            .any(|later| later.target == mount.target);
         (mount.target.starts_with(target) && !covered).then_some(mount)
     })
 }
@@ -64,7 +70,10 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let device = fields.nth(2)?;
     let root = unescape(fields.next()?);
     let target = unescape(fields.next()?);
-    let options = String::from_utf8_lossy(fields.next()?).split(',').map(str::to_owned).collect();
+    let options = String::from_utf8_lossy(fields.next()?)
+        .split(',')
+        .map(str::to_owned)
+        .collect();
     let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
     Some(Mount {
         target,
@@ -80,11 +89,15 @@ fn unescape(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((first, after)) = rest.split_first() {
-        let octal = after.get(..3).filter(|_| *first == b'\\').and_then(|digits| {
-            digits.iter().try_fold(0u8, |value, digit| {
-                matches!(digit, b'0'..=b'7').then(|| value.wrapping_mul(8).wrapping_add(digit - b'0'))
-            })
-        });
+        let octal = after
+            .get(..3)
+            .filter(|_| *first == b'\\')
+            .and_then(|digits| {
+                digits.iter().try_fold(0u8, |value, digit| {
+                    matches!(digit, b'0'..=b'7')
+                        .then(|| value.wrapping_mul(8).wrapping_add(digit - b'0'))
+                })
+            });
         match octal {
             Some(byte) => {
                 bytes.push(byte);
@@ -110,7 +123,10 @@ mod tests {
         assert_eq!(mount.kind, "ext3");
         assert_eq!(mount.root, Path::new("/mnt1"));
         assert!(mount.has("idmapped") && !mount.has("ro"));
-        assert_eq!(parse(b"36 35 98:0 / / rw - tmpfs none rw").unwrap().kind, "tmpfs");
+        assert_eq!(
+            parse(b"36 35 98:0 / / rw - tmpfs none rw").unwrap().kind,
+            "tmpfs"
+        );
         assert!(parse(b"nonsense").is_none());
     }
 
@@ -118,6 +134,9 @@ mod tests {
     fn this_process_has_mounts() {
         let mounts = read(Path::new("/proc/self/mountinfo")).unwrap();
         assert!(at(&mounts, Path::new("/")).is_some());
-        assert_eq!(below(&mounts, Path::new("/proc")).next().unwrap().kind, "proc");
+        assert_eq!(
+            below(&mounts, Path::new("/proc")).next().unwrap().kind,
+            "proc"
+        );
     }
 }

@@ -84,16 +84,27 @@ impl HostIds {
     /// # Errors
     /// Only for root: no free id can be locked.
     pub fn choose(as_root: bool) -> Result<Self, ChooseIdsError> {
-        let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
+        let (uid, gid) = (
+            nix::unistd::geteuid().as_raw(),
+            nix::unistd::getegid().as_raw(),
+        );
         if uid == 0 {
             return if as_root { Ok(Self::Root) } else { allocate() };
         }
         if has_other_groups(gid)
-            && let (Some(sub_uid), Some(sub_gid)) = (subordinate("/etc/subuid", uid), subordinate("/etc/subgid", uid))
+            && let (Some(sub_uid), Some(sub_gid)) = (
+                subordinate("/etc/subuid", uid),
+                subordinate("/etc/subgid", uid),
+            )
             && helper("newuidmap").is_some()
             && helper("newgidmap").is_some()
         {
-            return Ok(Self::Subordinate { uid, gid, sub_uid, sub_gid });
+            return Ok(Self::Subordinate {
+                uid,
+                gid,
+                sub_uid,
+                sub_gid,
+            });
         }
         Ok(Self::Own { uid, gid })
     }
@@ -127,7 +138,13 @@ impl HostIds {
     /// One line for the record: which ids map where.
     #[must_use]
     pub fn describe(&self, inside: &IdentitySpec) -> String {
-        format!("uid {} is host {}, gid {} is host {}", inside.uid, self.host_uid(), inside.gid, self.host_gid())
+        format!(
+            "uid {} is host {}, gid {} is host {}",
+            inside.uid,
+            self.host_uid(),
+            inside.gid,
+            self.host_gid()
+        )
     }
 
     /// Writes the maps of a process in a new user namespace.
@@ -137,7 +154,9 @@ impl HostIds {
     pub fn write_maps(&self, pid: libc::pid_t, inside: &IdentitySpec) -> Result<(), Failure> {
         let write = |name: &str, text: String| {
             let path = format!("/proc/{pid}/{name}");
-            std::fs::write(&path, &text).map_err(|error| Failure::call(format!("write {:?} to {name}", text.trim()), &error))
+            std::fs::write(&path, &text).map_err(|error| {
+                Failure::call(format!("write {:?} to {name}", text.trim()), &error)
+            })
         };
         match self {
             Self::Allocated { .. } | Self::Root => {
@@ -149,7 +168,12 @@ impl HostIds {
                 write("uid_map", format!("{} {uid} 1\n", inside.uid))?;
                 write("gid_map", format!("{} {gid} 1\n", inside.gid))
             }
-            Self::Subordinate { uid, gid, sub_uid, sub_gid } => {
+            Self::Subordinate {
+                uid,
+                gid,
+                sub_uid,
+                sub_gid,
+            } => {
                 map_by_helper("newuidmap", pid, inside.uid, *uid, *sub_uid)?;
                 map_by_helper("newgidmap", pid, inside.gid, *gid, *sub_gid)
             }
@@ -166,12 +190,18 @@ pub fn has_other_groups(gid: u32) -> bool {
 
 fn allocate() -> Result<HostIds, ChooseIdsError> {
     let taken = taken_ranges()?;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(LOCKS).map_err(ChooseIdsError::Locks)?;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(LOCKS)
+        .map_err(ChooseIdsError::Locks)?;
     // Begin at a place of this process's own, so that concurrent runs rarely meet.
     let first = std::process::id() % HOST_IDS;
     for step in 0..HOST_IDS {
         let id = FIRST_HOST_ID + (first + step) % HOST_IDS;
-        if taken.iter().any(|(from, count)| id >= *from && u64::from(id) < u64::from(*from) + u64::from(*count)) {
+        if taken.iter().any(|(from, count)| {
+            id >= *from && u64::from(id) < u64::from(*from) + u64::from(*count)
+        }) {
             continue;
         }
         let lock = std::fs::OpenOptions::new()
@@ -200,10 +230,17 @@ fn taken_ranges() -> Result<Vec<(u32, u32)>, ChooseIdsError> {
             Err(source) => return Err(ChooseIdsError::Tables { path, source }),
         };
         for line in text.lines() {
-            let mut fields = line.split(':').skip(if path.starts_with("/etc/sub") { 1 } else { 2 });
-            let Some(first) = fields.next().and_then(|field| field.parse().ok()) else { continue };
+            let mut fields = line
+                .split(':')
+                .skip(if path.starts_with("/etc/sub") { 1 } else { 2 });
+            let Some(first) = fields.next().and_then(|field| field.parse().ok()) else {
+                continue;
+            };
             let count = if path.starts_with("/etc/sub") {
-                fields.next().and_then(|field| field.parse().ok()).unwrap_or(1)
+                fields
+                    .next()
+                    .and_then(|field| field.parse().ok())
+                    .unwrap_or(1)
             } else {
                 1
             };
@@ -215,7 +252,10 @@ fn taken_ranges() -> Result<Vec<(u32, u32)>, ChooseIdsError> {
 
 /// First id of the user's subordinate range in `path` (subuid(5)).
 fn subordinate(path: &str, uid: u32) -> Option<u32> {
-    let name = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten().map(|user| user.name);
+    let name = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid))
+        .ok()
+        .flatten()
+        .map(|user| user.name);
     let text = std::fs::read_to_string(path).ok()?;
     text.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -233,9 +273,21 @@ fn helper(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-fn map_by_helper(name: &str, pid: libc::pid_t, inside: u32, own: u32, subordinate: u32) -> Result<(), Failure> {
-    let attempt = format!("{name} {pid} {inside} {own} 1 {} {subordinate} 1", u64::from(inside) + 1);
-    let path = helper(name).ok_or_else(|| Failure { attempt: attempt.clone(), error: "ENOENT".to_owned() })?;
+fn map_by_helper(
+    name: &str,
+    pid: libc::pid_t,
+    inside: u32,
+    own: u32,
+    subordinate: u32,
+) -> Result<(), Failure> {
+    let attempt = format!(
+        "{name} {pid} {inside} {own} 1 {} {subordinate} 1",
+        u64::from(inside) + 1
+    );
+    let path = helper(name).ok_or_else(|| Failure {
+        attempt: attempt.clone(),
+        error: "ENOENT".to_owned(),
+    })?;
     let output = Command::new(path)
         .args(attempt.split(' ').skip(1))
         .env_clear()
@@ -245,7 +297,10 @@ fn map_by_helper(name: &str, pid: libc::pid_t, inside: u32, own: u32, subordinat
         Ok(())
     } else {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(Failure { attempt, error: said })
+        Err(Failure {
+            attempt,
+            error: said,
+        })
     }
 }
 
@@ -290,7 +345,10 @@ impl OwnerMaps {
     /// For workloads with this host id.
     #[must_use]
     pub const fn new(id: u32) -> Self {
-        Self { id, namespaces: BTreeMap::new() }
+        Self {
+            id,
+            namespaces: BTreeMap::new(),
+        }
     }
 
     /// A detached copy of `path` and all mounts below, on which the owner of `path` is the workload.
@@ -298,14 +356,21 @@ impl OwnerMaps {
     /// # Errors
     /// The source is not there, or one of its file systems refuses mapped owners.
     pub fn bring_in(&mut self, path: &Path) -> Result<OwnedFd, MapOwnersError> {
-        let source = |error: io::Error| MapOwnersError::Source { path: path.to_owned(), error: errno_name(&error) };
+        let source = |error: io::Error| MapOwnersError::Source {
+            path: path.to_owned(),
+            error: errno_name(&error),
+        };
         let metadata = std::fs::metadata(path).map_err(source)?;
         let tree = clone_path(path, true).map_err(source)?;
         let id = self.id;
         let namespace = self.namespace(metadata.uid(), metadata.gid())?;
         if let Err(error) = mount::map_owners(tree.as_fd(), namespace.as_fd(), true) {
             let path = refusing_mount(path, namespace).unwrap_or_else(|| path.to_owned());
-            return Err(MapOwnersError::Refused { path, error: errno_name(&error), id });
+            return Err(MapOwnersError::Refused {
+                path,
+                error: errno_name(&error),
+                id,
+            });
         }
         Ok(tree)
     }
@@ -316,11 +381,17 @@ impl OwnerMaps {
         match self.namespaces.entry((uid, gid)) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(place) => {
-                let failed = |attempt: &str, error: &io::Error| MapOwnersError::Namespace(Failure::call(attempt, error));
-                let holder = Placeholder::new(libc::CLONE_NEWUSER).map_err(|error| failed("clone3", &error))?;
+                let failed = |attempt: &str, error: &io::Error| {
+                    MapOwnersError::Namespace(Failure::call(attempt, error))
+                };
+                let holder = Placeholder::new(libc::CLONE_NEWUSER)
+                    .map_err(|error| failed("clone3", &error))?;
                 for (name, on_disk) in [("uid_map", uid), ("gid_map", gid)] {
-                    std::fs::write(format!("/proc/{}/{name}", holder.pid), format!("{on_disk} {id} 1\n"))
-                        .map_err(|error| failed(name, &error))?;
+                    std::fs::write(
+                        format!("/proc/{}/{name}", holder.pid),
+                        format!("{on_disk} {id} 1\n"),
+                    )
+                    .map_err(|error| failed(name, &error))?;
                 }
                 let namespace = File::open(format!("/proc/{}/ns/user", holder.pid))
                     .map_err(|error| failed("open the namespace", &error))?;
@@ -342,8 +413,14 @@ pub fn clone_path(path: &Path, recursive: bool) -> io::Result<OwnedFd> {
 /// Which mount at or below `path` cannot be mapped: mapping is all or nothing, so each is tried alone.
 fn refusing_mount(path: &Path, namespace: &OwnedFd) -> Option<PathBuf> {
     let mounts = mounts::read(Path::new("/proc/self/mountinfo")).ok()?;
-    let below: Vec<PathBuf> = mounts::below(&mounts, path).map(|mount| mount.target.clone()).collect();
-    std::iter::once(path.to_owned()).chain(below).find(|target| {
-        clone_path(target, false).is_ok_and(|tree| mount::map_owners(tree.as_fd(), namespace.as_fd(), false).is_err())
-    })
+    let below: Vec<PathBuf> = mounts::below(&mounts, path)
+        .map(|mount| mount.target.clone())
+        .collect();
+    std::iter::once(path.to_owned())
+        .chain(below)
+        .find(|target| {
+            clone_path(target, false).is_ok_and(|tree| {
+                mount::map_owners(tree.as_fd(), namespace.as_fd(), false).is_err()
+            })
+        })
 }

@@ -35,8 +35,10 @@ pub struct ProtectSpec {
 pub fn apply(new_root: BorrowedFd<'_>, spec: &ProtectSpec) -> Result<(), Failure> {
     for path in &spec.paths {
         let full = spec.folder.join(path);
-        fault::guard("protect", || protect(new_root, &spec.folder, Path::new(path)))
-            .map_err(|error| Failure::call(format!("protect {}", full.display()), &error))?;
+        fault::guard("protect", || {
+            protect(new_root, &spec.folder, Path::new(path))
+        })
+        .map_err(|error| Failure::call(format!("protect {}", full.display()), &error))?;
     }
     Ok(())
 }
@@ -55,7 +57,12 @@ fn protect(new_root: BorrowedFd<'_>, folder: &Path, path: &Path) -> io::Result<(
         let read_only = last || !is_folder;
         let itself = mount::clone_tree(Some(place.as_fd()), c"", true)?;
         if read_only {
-            let attributes = Attributes { read_only: true, no_dev: true, no_suid: true, no_exec: false };
+            let attributes = Attributes {
+                read_only: true,
+                no_dev: true,
+                no_suid: true,
+                no_exec: false,
+            };
             match mount::restrict(itself.as_fd(), attributes, true) {
                 Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
                     mount::attach(itself.as_fd(), place.as_fd())?;
@@ -94,14 +101,20 @@ pub struct Placeholders {
 }
 
 impl Placeholders {
-    /// Makes what is missing of `paths` below the host folder `folder`. A name that ends in `/` or is known as a
-    /// folder becomes one, any other a file.
+    /// Makes what is missing of `paths` below the host folder `folder`, and returns the paths that are there then.
+    /// A name that ends in `/` or is known as a folder becomes one, any other a file. Where the caller may not
+    /// write, the workload may not either, and what is missing stays missing.
     ///
     /// # Errors
-    /// The folder cannot be opened or written, or a path leads over a symbolic link.
-    pub fn make(&mut self, folder: &Path, paths: &[String]) -> io::Result<()> {
-        let base = nix::fcntl::open(folder, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
-        for path in paths {
+    /// The folder cannot be opened, or a path leads over a symbolic link.
+    pub fn make(&mut self, folder: &Path, paths: &[String]) -> io::Result<Vec<String>> {
+        let base = nix::fcntl::open(
+            folder,
+            OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        )?;
+        let mut present = Vec::with_capacity(paths.len());
+        'paths: for path in paths {
             let mut at = PathBuf::new();
             let mut components = Path::new(path).components().peekable();
             while let Some(component) = components.next() {
@@ -122,21 +135,41 @@ impl Placeholders {
                     None => base.try_clone()?,
                 };
                 let name = PathBuf::from(at.file_name().unwrap_or_default());
-                if is_folder {
-                    nix::sys::stat::mkdirat(&parent, &name, Mode::from_bits_truncate(0o755))?;
+                let made = if is_folder {
+                    nix::sys::stat::mkdirat(&parent, &name, Mode::from_bits_truncate(0o755))
                 } else {
-                    let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-                    drop(nix::fcntl::openat(&parent, &name, flags, Mode::from_bits_truncate(0o644))?);
+                    let flags = OFlag::O_CREAT
+                        | OFlag::O_EXCL
+                        | OFlag::O_WRONLY
+                        | OFlag::O_NOFOLLOW
+                        | OFlag::O_CLOEXEC;
+                    nix::fcntl::openat(&parent, &name, flags, Mode::from_bits_truncate(0o644))
+                        .map(drop)
+                };
+                match made {
+                    Ok(()) => self.made.push((parent, name, is_folder)),
+                    Err(
+                        nix::errno::Errno::EACCES
+                        | nix::errno::Errno::EROFS
+                        | nix::errno::Errno::EPERM,
+                    ) => {
+                        continue 'paths;
+                    }
+                    Err(errno) => return Err(errno.into()),
                 }
-                self.made.push((parent, name, is_folder));
             }
+            present.push(path.clone());
         }
-        Ok(())
+        Ok(present)
     }
 }
 
 fn is_folder_name(path: &str) -> bool {
-    path.ends_with('/') || matches!(path, ".git/hooks" | ".vscode" | ".github" | ".idea" | ".config/fish")
+    path.ends_with('/')
+        || matches!(
+            path,
+            ".git/hooks" | ".vscode" | ".github" | ".idea" | ".config/fish"
+        )
 }
 
 impl Drop for Placeholders {
@@ -146,8 +179,12 @@ impl Drop for Placeholders {
             if is_folder {
                 // Refuses by itself when something else has put a file there.
                 let _ = unlinkat(&parent, &name, UnlinkatFlags::RemoveDir);
-            } else if nix::sys::stat::fstatat(&parent, &name, nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW)
-                .is_ok_and(|stat| stat.st_size == 0)
+            } else if nix::sys::stat::fstatat(
+                &parent,
+                &name,
+                nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW,
+            )
+            .is_ok_and(|stat| stat.st_size == 0)
             {
                 let _ = unlinkat(&parent, &name, UnlinkatFlags::NoRemoveDir);
             }

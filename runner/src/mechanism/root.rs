@@ -139,16 +139,27 @@ impl NewRoot {
 /// # Errors
 /// The first thing that could not be put in place: without it the tree is not what was asked for.
 pub fn build(spec: &RootSpec, outcomes: &mut Outcomes) -> Result<NewRoot, Failure> {
-    nix::mount::mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
-        .map_err(|errno| Failure::call("make mounts private", &errno.into()))?;
+    nix::mount::mount(
+        None::<&str>,
+        "/",
+        None::<&str>,
+        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+        None::<&str>,
+    )
+    .map_err(|errno| Failure::call("make mounts private", &errno.into()))?;
     let mut sources = Vec::with_capacity(spec.entries.len());
     for entry in &spec.entries {
         sources.push(open_source(entry)?);
     }
     let root = new_memory(0o755, None)?;
-    let place = ["/tmp", "/usr", "/"].iter().find(|path| Path::new(path).is_dir()).copied().unwrap_or("/");
+    let place = ["/tmp", "/usr", "/"]
+        .iter()
+        .find(|path| Path::new(path).is_dir())
+        .copied()
+        .unwrap_or("/");
     let at = open_path(place).map_err(|error| Failure::call(format!("open {place}"), &error))?;
-    mount::attach(root.as_fd(), at.as_fd()).map_err(|error| Failure::call("attach the new root", &error))?;
+    mount::attach(root.as_fd(), at.as_fd())
+        .map_err(|error| Failure::call("attach the new root", &error))?;
     for (entry, source) in spec.entries.iter().zip(sources) {
         put(&root, entry, source, outcomes)?;
     }
@@ -165,9 +176,19 @@ pub fn build(spec: &RootSpec, outcomes: &mut Outcomes) -> Result<NewRoot, Failur
 
 /// Makes the tree this process's root; what is in the root folder itself can no longer change.
 pub fn enter(new: &NewRoot, outcomes: &mut Outcomes) -> Result<(), Failure> {
-    let read_only = Attributes { read_only: true, no_dev: true, no_suid: true, no_exec: false };
-    let sealed = fault::guard("read-only", || restrict_here(new.root.as_fd(), Path::new("/"), read_only, false));
-    outcomes.note("read-only", sealed.map_err(|error| Failure::call("make the root folder read-only", &error)));
+    let read_only = Attributes {
+        read_only: true,
+        no_dev: true,
+        no_suid: true,
+        no_exec: false,
+    };
+    let sealed = fault::guard("read-only", || {
+        restrict_here(new.root.as_fd(), Path::new("/"), read_only, false)
+    });
+    outcomes.note(
+        "read-only",
+        sealed.map_err(|error| Failure::call("make the root folder read-only", &error)),
+    );
     let entered = mount::pivot_into(new.root.as_fd());
     let entered = entered.map_err(|error| Failure::call("pivot_root", &error));
     outcomes.note("pivot-root", entered.clone());
@@ -175,7 +196,12 @@ pub fn enter(new: &NewRoot, outcomes: &mut Outcomes) -> Result<(), Failure> {
 }
 
 fn open_source(entry: &Entry) -> Result<Option<OwnedFd>, Failure> {
-    let What::Bind { source, optional, .. } = &entry.what else { return Ok(None) };
+    let What::Bind {
+        source, optional, ..
+    } = &entry.what
+    else {
+        return Ok(None);
+    };
     let opened = match source {
         Source::Path(path) => super::owners::clone_path(path, true),
         Source::Planted(number) => crate::sys::descriptor::take_planted(*number),
@@ -188,20 +214,34 @@ fn open_source(entry: &Entry) -> Result<Option<OwnedFd>, Failure> {
                 Source::Path(path) => path.display().to_string(),
                 Source::Planted(number) => format!("descriptor {number}"),
             };
-            Err(Failure::call(format!("bring in {from} for {}", entry.path.display()), &error))
+            Err(Failure::call(
+                format!("bring in {from} for {}", entry.path.display()),
+                &error,
+            ))
         }
     }
 }
 
-fn put(root: &OwnedFd, entry: &Entry, source: Option<OwnedFd>, outcomes: &mut Outcomes) -> Result<(), Failure> {
+fn put(
+    root: &OwnedFd,
+    entry: &Entry,
+    source: Option<OwnedFd>,
+    outcomes: &mut Outcomes,
+) -> Result<(), Failure> {
     let path = &entry.path;
-    let failed = |error: io::Error| Failure::call(format!("put {} in place", path.display()), &error);
+    let failed =
+        |error: io::Error| Failure::call(format!("put {} in place", path.display()), &error);
     match &entry.what {
         What::Folder => folder(root, path).map(drop).map_err(failed),
         What::File { content, mode } => {
             let (parent, name) = parent(root, path).map_err(failed)?;
-            let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
-            let fd = openat(&parent, name, flags, Mode::from_bits_truncate(*mode)).map_err(|errno| failed(errno.into()))?;
+            let flags = OFlag::O_CREAT
+                | OFlag::O_EXCL
+                | OFlag::O_WRONLY
+                | OFlag::O_CLOEXEC
+                | OFlag::O_NOFOLLOW;
+            let fd = openat(&parent, name, flags, Mode::from_bits_truncate(*mode))
+                .map_err(|errno| failed(errno.into()))?;
             std::fs::File::from(fd).write_all(content).map_err(failed)
         }
         What::Link(to) => {
@@ -212,27 +252,47 @@ fn put(root: &OwnedFd, entry: &Entry, source: Option<OwnedFd>, outcomes: &mut Ou
             let memory = new_memory(*mode, *bytes)?;
             attach(root, path, &memory, true).map_err(failed)
         }
-        What::Bind { read_only, device, .. } => {
+        What::Bind {
+            read_only, device, ..
+        } => {
             let Some(tree) = source else { return Ok(()) };
             bind(root, path, &tree, *read_only, *device, outcomes)
         }
         What::Processes => {
-            let attributes = Attributes { no_dev: true, no_suid: true, no_exec: true, read_only: false };
+            let attributes = Attributes {
+                no_dev: true,
+                no_suid: true,
+                no_exec: true,
+                read_only: false,
+            };
             let mounted = fault::guard("proc", || {
                 let processes = mount::new_filesystem(c"proc", &[], attributes)?;
                 attach(root, path, &processes, true)
             });
-            outcomes.note("proc", mounted.map_err(|error| Failure::call("mount a fresh /proc", &error)));
+            outcomes.note(
+                "proc",
+                mounted.map_err(|error| Failure::call("mount a fresh /proc", &error)),
+            );
             folder(root, path).map(drop).map_err(failed)
         }
         What::Terminals => {
             let options = [(c"ptmxmode", c"0666"), (c"mode", c"0620")];
-            let attributes = Attributes { no_suid: true, no_exec: true, ..Attributes::default() };
-            let terminals = mount::new_filesystem(c"devpts", &options, attributes).map_err(failed)?;
+            let attributes = Attributes {
+                no_suid: true,
+                no_exec: true,
+                ..Attributes::default()
+            };
+            let terminals =
+                mount::new_filesystem(c"devpts", &options, attributes).map_err(failed)?;
             attach(root, path, &terminals, true).map_err(failed)
         }
         What::MessageQueues => {
-            let attributes = Attributes { no_dev: true, no_suid: true, no_exec: true, read_only: false };
+            let attributes = Attributes {
+                no_dev: true,
+                no_suid: true,
+                no_exec: true,
+                read_only: false,
+            };
             match mount::new_filesystem(c"mqueue", &[], attributes) {
                 Ok(queues) => attach(root, path, &queues, true).map_err(failed),
                 // Kernels without POSIX message queues have nothing to mount.
@@ -243,13 +303,31 @@ fn put(root: &OwnedFd, entry: &Entry, source: Option<OwnedFd>, outcomes: &mut Ou
     }
 }
 
-fn bind(root: &OwnedFd, path: &Path, tree: &OwnedFd, read_only: bool, device: bool, outcomes: &mut Outcomes) -> Result<(), Failure> {
+fn bind(
+    root: &OwnedFd,
+    path: &Path,
+    tree: &OwnedFd,
+    read_only: bool,
+    device: bool,
+    outcomes: &mut Outcomes,
+) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::call(format!("bind {}", path.display()), &error);
-    let is_folder = std::fs::File::from(tree.try_clone().map_err(failed)?).metadata().map_err(failed)?.is_dir();
-    let attributes = Attributes { read_only, no_dev: !device, no_suid: true, no_exec: false };
+    let is_folder = std::fs::File::from(tree.try_clone().map_err(failed)?)
+        .metadata()
+        .map_err(failed)?
+        .is_dir();
+    let attributes = Attributes {
+        read_only,
+        no_dev: !device,
+        no_suid: true,
+        no_exec: false,
+    };
     let switched = fault::of("read-only");
     let early = match (read_only, switched) {
-        (true, Some(fault::Fault::Void)) => Attributes { read_only: false, ..attributes },
+        (true, Some(fault::Fault::Void)) => Attributes {
+            read_only: false,
+            ..attributes
+        },
         _ => attributes,
     };
     let mut result = match switched {
@@ -261,7 +339,8 @@ fn bind(root: &OwnedFd, path: &Path, tree: &OwnedFd, read_only: bool, device: bo
     if unsupported {
         result = restrict_here(root.as_fd(), path, early, true);
     }
-    let result = result.map_err(|error| Failure::call(format!("restrict {}", path.display()), &error));
+    let result =
+        result.map_err(|error| Failure::call(format!("restrict {}", path.display()), &error));
     if read_only {
         outcomes.note("read-only", result.clone());
     }
@@ -269,7 +348,12 @@ fn bind(root: &OwnedFd, path: &Path, tree: &OwnedFd, read_only: bool, device: bo
 }
 
 /// Restricts a mount that is attached already; before Linux 5.12 by a remount of each mountinfo entry.
-pub(super) fn restrict_here(root: BorrowedFd<'_>, path: &Path, attributes: Attributes, recursive: bool) -> io::Result<()> {
+pub(super) fn restrict_here(
+    root: BorrowedFd<'_>,
+    path: &Path,
+    attributes: Attributes,
+    recursive: bool,
+) -> io::Result<()> {
     let target = open_inside(root, path, OFlag::O_PATH)?;
     match mount::restrict(target.as_fd(), attributes, recursive) {
         Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {}
@@ -312,7 +396,10 @@ fn cover(root: &OwnedFd, mask: &Mask) -> Result<(), Failure> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(failed(error)),
     };
-    let is_folder = std::fs::File::from(target.try_clone().map_err(failed)?).metadata().map_err(failed)?.is_dir();
+    let is_folder = std::fs::File::from(target.try_clone().map_err(failed)?)
+        .metadata()
+        .map_err(failed)?
+        .is_dir();
     fault::guard("proc-mask", || {
         let over = if read_only {
             mount::clone_tree(Some(target.as_fd()), c"", true)?
@@ -323,11 +410,18 @@ fn cover(root: &OwnedFd, mask: &Mask) -> Result<(), Failure> {
             let null = open_inside(root.as_fd(), Path::new("/dev/null"), OFlag::O_PATH)?;
             mount::clone_tree(Some(null.as_fd()), c"", false)?
         };
-        let attributes = Attributes { read_only: true, no_dev: is_folder || read_only, no_suid: true, no_exec: true };
+        let attributes = Attributes {
+            read_only: true,
+            no_dev: is_folder || read_only,
+            no_suid: true,
+            no_exec: true,
+        };
         let restricted = mount::restrict(over.as_fd(), attributes, true);
         mount::attach(over.as_fd(), target.as_fd())?;
         match restricted {
-            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => restrict_here(root.as_fd(), path, attributes, true),
+            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+                restrict_here(root.as_fd(), path, attributes, true)
+            }
             done => done,
         }
     })
@@ -338,17 +432,26 @@ fn new_memory(mode: u32, bytes: Option<u64>) -> Result<OwnedFd, Failure> {
     let failed = |error: io::Error| Failure::call("make a file system in memory", &error);
     let mode = CString::new(format!("{mode:o}")).map_err(|error| failed(error.into()))?;
     // tmpfs reads a size of 0 as "no limit"; one page is the least.
-    let size = CString::new(bytes.map_or(String::new(), |bytes| bytes.max(4096).to_string())).map_err(|error| failed(error.into()))?;
+    let size = CString::new(bytes.map_or(String::new(), |bytes| bytes.max(4096).to_string()))
+        .map_err(|error| failed(error.into()))?;
     let mut options: Vec<(&CStr, &CStr)> = vec![(c"mode", &mode)];
     if bytes.is_some() {
         options.push((c"size", &size));
     }
-    let attributes = Attributes { no_dev: true, no_suid: true, ..Attributes::default() };
+    let attributes = Attributes {
+        no_dev: true,
+        no_suid: true,
+        ..Attributes::default()
+    };
     mount::new_filesystem(c"tmpfs", &options, attributes).map_err(failed)
 }
 
 fn open_path(path: &str) -> io::Result<OwnedFd> {
-    Ok(nix::fcntl::open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?)
+    Ok(nix::fcntl::open(
+        path,
+        OFlag::O_PATH | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?)
 }
 
 /// Opens a path as if `root` were `/`: links lead nowhere else.
@@ -360,7 +463,11 @@ pub(super) fn open_inside(root: BorrowedFd<'_>, path: &Path, flags: OFlag) -> io
 }
 
 fn attach(root: &OwnedFd, path: &Path, mounted: &OwnedFd, is_folder: bool) -> io::Result<()> {
-    let target = if is_folder { folder(root, path)? } else { file(root, path)? };
+    let target = if is_folder {
+        folder(root, path)?
+    } else {
+        file(root, path)?
+    };
     mount::attach(mounted.as_fd(), target.as_fd())
 }
 
@@ -368,7 +475,9 @@ fn attach(root: &OwnedFd, path: &Path, mounted: &OwnedFd, is_folder: bool) -> io
 fn folder(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     let mut made = PathBuf::from("/");
     for component in path.components() {
-        let Component::Normal(name) = component else { continue };
+        let Component::Normal(name) = component else {
+            continue;
+        };
         let parent = made.clone();
         made.push(name);
         if open_inside(root.as_fd(), &made, OFlag::O_PATH | OFlag::O_DIRECTORY).is_ok() {
@@ -387,12 +496,19 @@ fn file(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     }
     let (parent, name) = parent(root, path)?;
     let flags = OFlag::O_CREAT | OFlag::O_WRONLY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
-    drop(openat(&parent, name, flags, Mode::from_bits_truncate(0o644))?);
+    drop(openat(
+        &parent,
+        name,
+        flags,
+        Mode::from_bits_truncate(0o644),
+    )?);
     open_inside(root.as_fd(), path, OFlag::O_PATH)
 }
 
 fn parent<'a>(root: &OwnedFd, path: &'a Path) -> io::Result<(OwnedFd, &'a OsStr)> {
-    let name = path.file_name().ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let name = path
+        .file_name()
+        .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
     let above = path.parent().unwrap_or(Path::new("/"));
     debug_assert!(!name.as_bytes().is_empty());
     Ok((folder(root, above)?, name))

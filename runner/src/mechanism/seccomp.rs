@@ -66,8 +66,14 @@ impl Architecture {
     #[must_use]
     pub fn number(self, name: &str) -> Option<i64> {
         match self {
-            Self::X86_64 => name.parse::<syscalls::x86_64::Sysno>().ok().map(|call| i64::from(call.id())),
-            Self::Aarch64 => name.parse::<syscalls::aarch64::Sysno>().ok().map(|call| i64::from(call.id())),
+            Self::X86_64 => name
+                .parse::<syscalls::x86_64::Sysno>()
+                .ok()
+                .map(|call| i64::from(call.id())),
+            Self::Aarch64 => name
+                .parse::<syscalls::aarch64::Sysno>()
+                .ok()
+                .map(|call| i64::from(call.id())),
         }
     }
 }
@@ -100,10 +106,21 @@ pub enum CompileFilterError {
 ///
 /// # Errors
 /// A name that no architecture knows, or nothing to filter.
-pub fn compile(calls: &Calls<'_>, architecture: Architecture) -> Result<Vec<Instruction>, CompileFilterError> {
+pub fn compile(
+    calls: &Calls<'_>,
+    architecture: Architecture,
+) -> Result<Vec<Instruction>, CompileFilterError> {
     let (names, on_match, otherwise) = match calls {
-        Calls::Allow(names) => (names, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32)),
-        Calls::Deny(names) => (names, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow),
+        Calls::Allow(names) => (
+            names,
+            SeccompAction::Allow,
+            SeccompAction::Errno(libc::EPERM as u32),
+        ),
+        Calls::Deny(names) => (
+            names,
+            SeccompAction::Errno(libc::EPERM as u32),
+            SeccompAction::Allow,
+        ),
     };
     let mut rules = BTreeMap::new();
     for name in *names {
@@ -111,7 +128,9 @@ pub fn compile(calls: &Calls<'_>, architecture: Architecture) -> Result<Vec<Inst
             Some(number) => {
                 rules.insert(number, Vec::new());
             }
-            None if [Architecture::X86_64, Architecture::Aarch64].iter().any(|other| other.number(name).is_some()) => {}
+            None if [Architecture::X86_64, Architecture::Aarch64]
+                .iter()
+                .any(|other| other.number(name).is_some()) => {}
             None => return Err(CompileFilterError::UnknownCall(name.clone())),
         }
     }
@@ -121,7 +140,12 @@ pub fn compile(calls: &Calls<'_>, architecture: Architecture) -> Result<Vec<Inst
     let filter = SeccompFilter::new(rules, otherwise, on_match, architecture.target())?;
     let body: seccompiler::BpfProgram = filter.try_into()?;
     let head = head(architecture);
-    let body = body.into_iter().skip(3).map(|i| Instruction { code: i.code, jt: i.jt, jf: i.jf, k: i.k });
+    let body = body.into_iter().skip(3).map(|i| Instruction {
+        code: i.code,
+        jt: i.jt,
+        jf: i.jf,
+        k: i.k,
+    });
     Ok(head.into_iter().chain(body).collect())
 }
 
@@ -152,7 +176,13 @@ mod tests {
             at += 1;
             let jump = |taken: bool| usize::from(if taken { i.jt } else { i.jf });
             match i.code {
-                LOAD_WORD => accumulator = match i.k { NUMBER_OFFSET => number, ARCH_OFFSET => arch, k => panic!("load {k}") },
+                LOAD_WORD => {
+                    accumulator = match i.k {
+                        NUMBER_OFFSET => number,
+                        ARCH_OFFSET => arch,
+                        k => panic!("load {k}"),
+                    }
+                }
                 JUMP_EQUAL => at += jump(accumulator == i.k),
                 JUMP_AT_LEAST => at += jump(accumulator >= i.k),
                 0x05 => at += i.k as usize,
@@ -172,7 +202,13 @@ mod tests {
         let denied = names(&["getcpu", "ptrace", "mount", "open"]);
         for architecture in [Architecture::X86_64, Architecture::Aarch64] {
             let program = compile(&Calls::Deny(&denied), architecture).unwrap();
-            let judge = |name: &str| run(&program, architecture.audit(), architecture.number(name).unwrap() as u32);
+            let judge = |name: &str| {
+                run(
+                    &program,
+                    architecture.audit(),
+                    architecture.number(name).unwrap() as u32,
+                )
+            };
             assert_eq!(judge("getcpu"), RETURN_EPERM);
             assert_eq!(judge("ptrace"), RETURN_EPERM);
             assert_eq!(judge("read"), ALLOW);
@@ -185,7 +221,13 @@ mod tests {
     fn allowed_calls_pass_and_others_fail() {
         let allowed = names(&["read", "write", "exit_group"]);
         let program = compile(&Calls::Allow(&allowed), Architecture::X86_64).unwrap();
-        let judge = |name: &str| run(&program, AUDIT_ARCH_X86_64, Architecture::X86_64.number(name).unwrap() as u32);
+        let judge = |name: &str| {
+            run(
+                &program,
+                AUDIT_ARCH_X86_64,
+                Architecture::X86_64.number(name).unwrap() as u32,
+            )
+        };
         assert_eq!(judge("read"), ALLOW);
         assert_eq!(judge("socket"), RETURN_EPERM);
     }
@@ -195,7 +237,10 @@ mod tests {
         let denied = names(&["getcpu"]);
         let program = compile(&Calls::Deny(&denied), Architecture::X86_64).unwrap();
         assert_eq!(run(&program, AUDIT_ARCH_X86_64, X32_BIT), RETURN_EPERM);
-        assert_eq!(run(&program, AUDIT_ARCH_X86_64, X32_BIT | 309), RETURN_EPERM);
+        assert_eq!(
+            run(&program, AUDIT_ARCH_X86_64, X32_BIT | 309),
+            RETURN_EPERM
+        );
         assert_eq!(run(&program, AUDIT_ARCH_X86_64, u32::MAX), RETURN_EPERM);
         for number in [0, 3, 20, 318] {
             assert_eq!(run(&program, ARCH_I386, number), RETURN_EPERM);
@@ -210,6 +255,9 @@ mod tests {
             compile(&Calls::Deny(&names(&["getcpu", "no_such_call"])), Architecture::X86_64),
             Err(CompileFilterError::UnknownCall(name)) if name == "no_such_call"
         ));
-        assert!(matches!(compile(&Calls::Deny(&[]), Architecture::X86_64), Err(CompileFilterError::Empty)));
+        assert!(matches!(
+            compile(&Calls::Deny(&[]), Architecture::X86_64),
+            Err(CompileFilterError::Empty)
+        ));
     }
 }

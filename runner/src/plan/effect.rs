@@ -89,9 +89,16 @@ impl Effect {
         let unsupported = asked
             .filter(|control| !self.declared.contains_key(control))
             .map(|control| {
-                let why = self.lost.get(control).or_else(|| plan.cannot.get(control)).cloned();
+                let why = self
+                    .lost
+                    .get(control)
+                    .or_else(|| plan.cannot.get(control))
+                    .cloned();
                 let why = why.unwrap_or_else(|| Reason::NOT_READ_BACK.into());
-                Unsupported { control: *control, reason: why.to_string() }
+                Unsupported {
+                    control: *control,
+                    reason: why.to_string(),
+                }
             })
             .collect();
         Controls {
@@ -109,8 +116,15 @@ pub(crate) fn nothing(plan: &Plan) -> Controls {
     let asked = plan.requested.iter().chain(&plan.wanted);
     let unsupported = asked
         .map(|control| {
-            let why = plan.cannot.get(control).cloned().unwrap_or_else(|| Reason::NOT_LAUNCHED.into());
-            Unsupported { control: *control, reason: why.to_string() }
+            let why = plan
+                .cannot
+                .get(control)
+                .cloned()
+                .unwrap_or_else(|| Reason::NOT_LAUNCHED.into());
+            Unsupported {
+                control: *control,
+                reason: why.to_string(),
+            }
         })
         .collect();
     Controls {

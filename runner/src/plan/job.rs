@@ -68,12 +68,20 @@ pub(super) fn environment(policy: &Policy, job: &Job) -> Vec<(OsString, OsString
         (OsString::from("TMPDIR"), OsString::from("/tmp")),
     ]);
     if job.terminal {
-        let term = job.caller_environment.iter().find(|(name, _)| name == "TERM");
+        let term = job
+            .caller_environment
+            .iter()
+            .find(|(name, _)| name == "TERM");
         let term = term.map_or_else(|| OsString::from("xterm"), |(_, value)| value.clone());
         variables.insert("TERM".into(), term);
     }
     for (name, value) in &job.caller_environment {
-        if policy.process.allowed_environment.iter().any(|allowed| name == allowed.as_str()) {
+        if policy
+            .process
+            .allowed_environment
+            .iter()
+            .any(|allowed| name == allowed.as_str())
+        {
             variables.insert(name.clone(), value.clone());
         }
     }

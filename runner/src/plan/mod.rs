@@ -10,7 +10,7 @@ mod tree;
 pub use effect::{Effect, Program};
 pub use job::{Input, Job, Secret};
 pub use reason::{Reason, Why};
-pub use tree::{Bind, Shape, Tree, TreeError};
+pub use tree::{Bind, SYSTEM, Shape, Tree, TreeError};
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -48,7 +48,11 @@ impl Intent {
     /// A mechanism without limit or backup.
     #[must_use]
     pub const fn by(mechanism: &'static str) -> Self {
-        Self { mechanism, value: None, backup: None }
+        Self {
+            mechanism,
+            value: None,
+            backup: None,
+        }
     }
 
     /// With this limit.
@@ -152,7 +156,10 @@ impl Plan {
             .iter()
             .filter_map(|control| {
                 let why = self.cannot.get(control)?;
-                Some(Unsupported { control: *control, reason: why.to_string() })
+                Some(Unsupported {
+                    control: *control,
+                    reason: why.to_string(),
+                })
             })
             .collect()
     }
@@ -180,7 +187,17 @@ pub fn compile(policy: Policy, job: Job, runtime: &dyn Runtime) -> Result<Plan, 
     let cwd = tree.cwd(&job);
     let requested = sorted(&policy.enforcement.required_controls);
     let wanted = sorted(&policy.enforcement.wanted_controls);
-    Ok(Plan { policy, requested, wanted, intended, cannot, tree, environment, cwd, job })
+    Ok(Plan {
+        policy,
+        requested,
+        wanted,
+        intended,
+        cannot,
+        tree,
+        environment,
+        cwd,
+        job,
+    })
 }
 
 fn sorted(controls: &[Control]) -> Vec<Control> {
@@ -225,7 +242,10 @@ pub struct Launch {
 pub enum LaunchError {
     /// The kernel makes no namespaces for this user here.
     #[error("cannot make the sandbox's namespaces ({errno})")]
-    #[diagnostic(code(runner::launch::no_namespaces), help("`runner doctor` says what on this host stands in the way"))]
+    #[diagnostic(
+        code(runner::launch::no_namespaces),
+        help("`runner doctor` says what on this host stands in the way")
+    )]
     Namespaces {
         /// The kernel's answer.
         errno: String,

@@ -71,7 +71,10 @@ pub struct Why {
 
 impl From<Reason> for Why {
     fn from(reason: Reason) -> Self {
-        Self { reason, detail: None }
+        Self {
+            reason,
+            detail: None,
+        }
     }
 }
 
@@ -93,7 +96,10 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/gaps.md");
         let gaps = std::fs::read_to_string(path).unwrap();
         for reason in Reason::ALL {
-            assert!(gaps.contains(&format!("### `{reason}`")), "docs/gaps.md has no entry for {reason}");
+            assert!(
+                gaps.contains(&format!("### `{reason}`")),
+                "docs/gaps.md has no entry for {reason}"
+            );
             assert!(!reason.meaning().is_empty());
         }
     }

@@ -49,7 +49,10 @@ pub struct Bind {
 pub enum TreeError {
     /// A source is not there.
     #[error("cannot show {path}", path = path.display())]
-    #[diagnostic(code(runner::plan::no_source), help("give an existing file or folder to --read or --write"))]
+    #[diagnostic(
+        code(runner::plan::no_source),
+        help("give an existing file or folder to --read or --write")
+    )]
     Source {
         /// The path.
         path: PathBuf,
@@ -58,7 +61,10 @@ pub enum TreeError {
     },
     /// A source is a symbolic link and the policy does not follow those.
     #[error("{path} is a symbolic link to {to}", path = path.display(), to = to.display())]
-    #[diagnostic(code(runner::plan::symlink), help("name the folder itself, or set filesystem.followSymlinks"))]
+    #[diagnostic(
+        code(runner::plan::symlink),
+        help("name the folder itself, or set filesystem.followSymlinks")
+    )]
     Symlink {
         /// The link.
         path: PathBuf,
@@ -69,7 +75,9 @@ pub enum TreeError {
     #[error("cannot show anything at {path}", path = path.display())]
     #[diagnostic(
         code(runner::plan::target),
-        help("a place inside is an absolute path without `..`, and not /, /proc, /dev, /sys or below those")
+        help(
+            "a place inside is an absolute path without `..`, and not /, /proc, /dev, /sys or below those"
+        )
     )]
     Target {
         /// The path.
@@ -107,15 +115,25 @@ pub(super) fn lay_out(policy: &Policy, job: &Job) -> Result<Tree, TreeError> {
             Some(target) => PathBuf::from(target),
             None => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
         };
-        binds.push(Bind { source, target: plain(&target)?, read_only });
+        binds.push(Bind {
+            source,
+            target: plain(&target)?,
+            read_only,
+        });
     }
     if let Some(folder) = &job.workload {
-        binds.push(Bind { source: resolve(folder, true)?, target: "/workload".into(), read_only: true });
+        binds.push(Bind {
+            source: resolve(folder, true)?,
+            target: "/workload".into(),
+            read_only: true,
+        });
     }
     // The more specific mount comes later and covers; a stable order for equal depth.
     binds.sort_by(|a, b| {
         let depth = |bind: &Bind| bind.target.components().count();
-        depth(a).cmp(&depth(b)).then_with(|| a.target.cmp(&b.target))
+        depth(a)
+            .cmp(&depth(b))
+            .then_with(|| a.target.cmp(&b.target))
     });
     for pair in binds.windows(2) {
         if let [first, second] = pair
@@ -134,28 +152,44 @@ pub(super) fn lay_out(policy: &Policy, job: &Job) -> Result<Tree, TreeError> {
         binds,
         protect: files.protect.clone(),
         covered,
-        own_bytes: files.max_workspace_mb.map(|mb| mb.value().saturating_mul(1 << 20)),
+        own_bytes: files
+            .max_workspace_mb
+            .map(|mb| mb.value().saturating_mul(1 << 20)),
     })
 }
 
 fn resolve(path: &Path, follow: bool) -> Result<PathBuf, TreeError> {
-    let failed = |source| TreeError::Source { path: path.to_owned(), source };
+    let failed = |source| TreeError::Source {
+        path: path.to_owned(),
+        source,
+    };
     let metadata = std::fs::symlink_metadata(path).map_err(failed)?;
     let real = std::fs::canonicalize(path).map_err(failed)?;
     if metadata.is_symlink() && !follow {
-        return Err(TreeError::Symlink { path: path.to_owned(), to: real });
+        return Err(TreeError::Symlink {
+            path: path.to_owned(),
+            to: real,
+        });
     }
     Ok(real)
 }
 
 fn plain(target: &Path) -> Result<PathBuf, TreeError> {
-    let refused = || TreeError::Target { path: target.to_owned() };
-    let normal = target.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    let refused = || TreeError::Target {
+        path: target.to_owned(),
+    };
+    let normal = target
+        .components()
+        .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     if !target.is_absolute() || !normal || OWN.iter().any(|own| target.starts_with(own)) {
         return Err(refused());
     }
     let path: PathBuf = target.components().collect();
-    if path.parent().is_none() { Err(refused()) } else { Ok(path) }
+    if path.parent().is_none() {
+        Err(refused())
+    } else {
+        Ok(path)
+    }
 }
 
 /// Where evidence would appear inside: below a bind that holds it, or at its own place under the host's tree. By
@@ -163,7 +197,9 @@ fn plain(target: &Path) -> Result<PathBuf, TreeError> {
 fn covered(shape: &Shape, binds: &[Bind], evidence: &[PathBuf]) -> Vec<PathBuf> {
     let mut covered = Vec::new();
     for path in evidence {
-        let Ok(real) = std::fs::canonicalize(path) else { continue };
+        let Ok(real) = std::fs::canonicalize(path) else {
+            continue;
+        };
         for bind in binds {
             if let Some(below) = below(&bind.source, &real) {
                 covered.push(join(&bind.target, &below));
@@ -177,7 +213,10 @@ fn covered(shape: &Shape, binds: &[Bind], evidence: &[PathBuf]) -> Vec<PathBuf> 
             }
             Shape::HostReadOnly => covered.push(real.clone()),
             Shape::Custom(root) => {
-                if let Some(below) = std::fs::canonicalize(root).ok().and_then(|root| below(&root, &real)) {
+                if let Some(below) = std::fs::canonicalize(root)
+                    .ok()
+                    .and_then(|root| below(&root, &real))
+                {
                     covered.push(join(Path::new("/"), &below));
                 }
             }
@@ -189,12 +228,26 @@ fn covered(shape: &Shape, binds: &[Bind], evidence: &[PathBuf]) -> Vec<PathBuf> 
 }
 
 /// System folders that the ephemeral tree shows.
-pub(crate) const SYSTEM: [&str; 11] = [
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store", "/ostree", "/sysroot/ostree",
+pub const SYSTEM: [&str; 11] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix/store",
+    "/gnu/store",
+    "/ostree",
+    "/sysroot/ostree",
 ];
 
 fn join(base: &Path, below: &Path) -> PathBuf {
-    if below.as_os_str().is_empty() { base.to_owned() } else { base.join(below) }
+    if below.as_os_str().is_empty() {
+        base.to_owned()
+    } else {
+        base.join(below)
+    }
 }
 
 /// The rest of `path` below `folder`, by name, or because one of its ancestors *is* that folder.
@@ -232,12 +285,26 @@ impl Tree {
             Some(join(&bind.target, below))
         });
         by_bind.or_else(|| match &self.shape {
-            Shape::Ephemeral => SYSTEM.iter().any(|system| path.starts_with(system)).then(|| path.to_owned()),
+            Shape::Ephemeral => SYSTEM
+                .iter()
+                .any(|system| path.starts_with(system))
+                .then(|| path.to_owned()),
             Shape::HostReadOnly => {
-                let own = ["/proc", "/dev", "/sys", "/tmp", "/run", "/workspace", "/workload"];
+                let own = [
+                    "/proc",
+                    "/dev",
+                    "/sys",
+                    "/tmp",
+                    "/run",
+                    "/workspace",
+                    "/workload",
+                ];
                 (!own.iter().any(|own| path.starts_with(own))).then(|| path.to_owned())
             }
-            Shape::Custom(root) => path.strip_prefix(root).ok().map(|below| Path::new("/").join(below)),
+            Shape::Custom(root) => path
+                .strip_prefix(root)
+                .ok()
+                .map(|below| Path::new("/").join(below)),
         })
     }
 }

@@ -97,8 +97,14 @@ fn clone3(flags: libc::c_int, pidfd: &mut RawFd) -> io::Result<libc::pid_t> {
     args.pidfd = std::ptr::from_mut(pidfd) as u64;
     args.exit_signal = libc::SIGCHLD as u64;
     // SAFETY: without CLONE_VM this is fork; the caller's child branch only makes raw system calls.
-    check(unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) })
-        .map(|pid| pid as libc::pid_t)
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            &raw mut args,
+            size_of::<libc::clone_args>(),
+        )
+    })
+    .map(|pid| pid as libc::pid_t)
 }
 
 /// Makes the child; it waits until it is released. Descriptor 3 must be a stream to this process: failures
@@ -110,29 +116,51 @@ pub fn spawn(child: Child<'_>) -> io::Result<Held> {
     let (wait, release) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
     let mut high = Vec::with_capacity(child.descriptors.len());
     for descriptor in &child.descriptors {
-        high.push(super::descriptor::duplicate_above(std::os::fd::AsFd::as_fd(descriptor), HIGH)?);
+        high.push(super::descriptor::duplicate_above(
+            std::os::fd::AsFd::as_fd(descriptor),
+            HIGH,
+        )?);
     }
     let wait = super::descriptor::duplicate_above(std::os::fd::AsFd::as_fd(&wait), HIGH)?;
     let image = match child.image {
-        Image::Sealed(fd) => Image::Sealed(super::descriptor::duplicate_above(std::os::fd::AsFd::as_fd(&fd), HIGH)?),
+        Image::Sealed(fd) => Image::Sealed(super::descriptor::duplicate_above(
+            std::os::fd::AsFd::as_fd(&fd),
+            HIGH,
+        )?),
         path => path,
     };
     let mut pidfd: RawFd = -1;
     match clone3(child.namespaces, &mut pidfd)? {
         0 => {
             // In the child, before exec: raw system calls only, and never a return.
-            let failed = enter(&image, child.name, &high, wait.as_raw_fd(), release.as_raw_fd());
+            let failed = enter(
+                &image,
+                child.name,
+                &high,
+                wait.as_raw_fd(),
+                release.as_raw_fd(),
+            );
             report_failure(failed)
         }
         pid => {
             // SAFETY: clone3 stored a new descriptor of ours.
             let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-            Ok(Held { pid, pidfd, release })
+            Ok(Held {
+                pid,
+                pidfd,
+                release,
+            })
         }
     }
 }
 
-fn enter(image: &Image, name: &CStr, descriptors: &[OwnedFd], wait: RawFd, release: RawFd) -> (Stage, i32) {
+fn enter(
+    image: &Image,
+    name: &CStr,
+    descriptors: &[OwnedFd],
+    wait: RawFd,
+    release: RawFd,
+) -> (Stage, i32) {
     let errno = || io::Error::last_os_error().raw_os_error().unwrap_or(0);
     // The parent's end of the pipe must be the only one, or its death would not be seen.
     // SAFETY: closing a number of ours in a process that never returns to safe code.
@@ -165,7 +193,16 @@ fn enter(image: &Image, name: &CStr, descriptors: &[OwnedFd], wait: RawFd, relea
     let argv = [name.as_ptr(), std::ptr::null()];
     let envp = [std::ptr::null::<libc::c_char>()];
     // SAFETY: argv and envp are null-terminated arrays of C strings.
-    unsafe { libc::syscall(libc::SYS_execveat, fd, c"".as_ptr(), argv.as_ptr(), envp.as_ptr(), libc::AT_EMPTY_PATH) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            fd,
+            c"".as_ptr(),
+            argv.as_ptr(),
+            envp.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        )
+    };
     (Stage::Exec, errno())
 }
 
@@ -223,7 +260,11 @@ impl Placeholder {
             pid => {
                 // SAFETY: clone3 stored a new descriptor of ours.
                 let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-                Ok(Self { pid, pidfd, _release: release })
+                Ok(Self {
+                    pid,
+                    pidfd,
+                    _release: release,
+                })
             }
         }
     }

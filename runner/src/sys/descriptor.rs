@@ -11,7 +11,8 @@ use super::{check, fault};
 /// The kernel's, for lack of descriptors.
 pub fn duplicate_above(fd: BorrowedFd<'_>, at_least: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: fcntl with F_DUPFD_CLOEXEC takes two integers and returns a new descriptor.
-    let new = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, at_least) }.into())?;
+    let new =
+        check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, at_least) }.into())?;
     // SAFETY: the kernel just made this descriptor for us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(new as RawFd) })
 }
@@ -48,7 +49,12 @@ pub fn close_on_exec_from(first: RawFd) -> io::Result<()> {
     fault::guard("close-descriptors", || {
         // SAFETY: close_range takes three integers; CLOEXEC closes nothing now.
         let done = check(unsafe {
-            libc::syscall(libc::SYS_close_range, first as libc::c_uint, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
+            libc::syscall(
+                libc::SYS_close_range,
+                first as libc::c_uint,
+                libc::c_uint::MAX,
+                libc::CLOSE_RANGE_CLOEXEC,
+            )
         });
         match done {
             Ok(_) => Ok(()),

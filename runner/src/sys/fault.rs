@@ -61,11 +61,14 @@ mod switch {
     }
 
     pub(super) fn of(mechanism: &str) -> Option<Fault> {
-        SWITCH.get()?.split(',').find_map(|item| match item.split_once('=') {
-            Some((name, "fail")) if name == mechanism => Some(Fault::Fail),
-            Some((name, "void")) if name == mechanism => Some(Fault::Void),
-            _ => None,
-        })
+        SWITCH
+            .get()?
+            .split(',')
+            .find_map(|item| match item.split_once('=') {
+                Some((name, "fail")) if name == mechanism => Some(Fault::Fail),
+                Some((name, "void")) if name == mechanism => Some(Fault::Void),
+                _ => None,
+            })
     }
 }
 

@@ -32,10 +32,18 @@ pub fn install(program: &[Instruction]) -> io::Result<()> {
     fault::guard("seccomp", || {
         let len = libc::c_ushort::try_from(program.len())
             .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-        let program = Program { len, filter: program.as_ptr() };
+        let program = Program {
+            len,
+            filter: program.as_ptr(),
+        };
         // SAFETY: the program and its instructions outlive the call, which copies them.
         check(unsafe {
-            libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0 as libc::c_uint, &raw const program)
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                0 as libc::c_uint,
+                &raw const program,
+            )
         })
         .map(drop)
     })

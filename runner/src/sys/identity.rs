@@ -36,7 +36,8 @@ fn prctl(option: libc::c_int, a: libc::c_ulong, b: libc::c_ulong) -> io::Result<
 pub fn drop_groups() -> io::Result<()> {
     fault::guard("set-groups", || {
         // SAFETY: no groups are read from the null pointer when the count is 0.
-        check(unsafe { libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()) }).map(drop)
+        check(unsafe { libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()) })
+            .map(drop)
     })
 }
 
@@ -78,18 +79,29 @@ pub fn clear_bounding_set() -> io::Result<()> {
 /// The kernel's.
 pub fn clear_capabilities() -> io::Result<()> {
     fault::guard("capabilities", || {
-        prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong, 0)?;
-        let header = CapHeader { version: CAP_VERSION_3, pid: 0 };
+        prctl(
+            libc::PR_CAP_AMBIENT,
+            libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong,
+            0,
+        )?;
+        let header = CapHeader {
+            version: CAP_VERSION_3,
+            pid: 0,
+        };
         let data = [CapData::default(); 2];
         // SAFETY: header and both data elements are valid for the duration of the call.
-        check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr()) }).map(drop)
+        check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr()) })
+            .map(drop)
     })
 }
 
 /// Makes every permitted capability inheritable and ambient, so that it survives one execve. Callable
 /// between clone and exec: no allocation.
 pub(super) fn keep_capabilities_over_exec() -> io::Result<()> {
-    let header = CapHeader { version: CAP_VERSION_3, pid: 0 };
+    let header = CapHeader {
+        version: CAP_VERSION_3,
+        pid: 0,
+    };
     let mut data = [CapData::default(); 2];
     // SAFETY: header and both data elements are valid for the duration of the call.
     check(unsafe { libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr()) })?;
@@ -101,7 +113,11 @@ pub(super) fn keep_capabilities_over_exec() -> io::Result<()> {
     let permitted = u64::from(data[0].permitted) | u64::from(data[1].permitted) << 32;
     for capability in 0..=LAST_CAPABILITY {
         if permitted >> capability & 1 == 1 {
-            prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE as libc::c_ulong, capability)?;
+            prctl(
+                libc::PR_CAP_AMBIENT,
+                libc::PR_CAP_AMBIENT_RAISE as libc::c_ulong,
+                capability,
+            )?;
         }
     }
     Ok(())
@@ -112,7 +128,9 @@ pub(super) fn keep_capabilities_over_exec() -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn set_no_new_privs() -> io::Result<()> {
-    fault::guard("no-new-privs", || prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0).map(drop))
+    fault::guard("no-new-privs", || {
+        prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0).map(drop)
+    })
 }
 
 /// Whether others of the same id may look into this process (PR_SET_DUMPABLE).

@@ -19,7 +19,11 @@ use std::io;
 
 /// Turns the raw return value of a system call into a result.
 fn check(value: libc::c_long) -> io::Result<libc::c_long> {
-    if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+    if value < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(value)
+    }
 }
 
 /// The name of an error number (`EPERM`), or its number where it has none.

@@ -52,7 +52,11 @@ fn owned(value: libc::c_long) -> OwnedFd {
 ///
 /// # Errors
 /// EPERM without CAP_SYS_ADMIN over the mount namespace, EINVAL for a mount of another namespace.
-pub fn clone_tree(dir: Option<BorrowedFd<'_>>, path: &CStr, recursive: bool) -> io::Result<OwnedFd> {
+pub fn clone_tree(
+    dir: Option<BorrowedFd<'_>>,
+    path: &CStr,
+    recursive: bool,
+) -> io::Result<OwnedFd> {
     let mut flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | libc::AT_EMPTY_PATH as libc::c_uint;
     if recursive {
         flags |= AT_RECURSIVE;
@@ -68,8 +72,15 @@ pub fn clone_tree(dir: Option<BorrowedFd<'_>>, path: &CStr, recursive: bool) -> 
 /// `path` must point to a C string.
 pub(super) unsafe fn clone_file_raw(path: *const libc::c_char) -> io::Result<RawFd> {
     // SAFETY: by this function's contract.
-    check(unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC) })
-        .map(|fd| fd as RawFd)
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_open_tree,
+            libc::AT_FDCWD,
+            path,
+            OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC,
+        )
+    })
+    .map(|fd| fd as RawFd)
 }
 
 /// Adds attributes to a mount (to all below it too when `recursive`); never takes one away.
@@ -77,12 +88,22 @@ pub(super) unsafe fn clone_file_raw(path: *const libc::c_char) -> io::Result<Raw
 /// # Errors
 /// ENOSYS before Linux 5.12; EPERM for locked attributes.
 pub fn restrict(mount: BorrowedFd<'_>, attributes: Attributes, recursive: bool) -> io::Result<()> {
-    let attr = libc::mount_attr { attr_set: attributes.bits(), attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let attr = libc::mount_attr {
+        attr_set: attributes.bits(),
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
     set_attributes(mount.as_raw_fd(), &attr, recursive)
 }
 
 pub(super) fn restrict_raw_read_only(mount: RawFd) -> io::Result<()> {
-    let attr = libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let attr = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_RDONLY,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
     set_attributes(mount, &attr, false)
 }
 
@@ -90,7 +111,11 @@ pub(super) fn restrict_raw_read_only(mount: RawFd) -> io::Result<()> {
 ///
 /// # Errors
 /// EINVAL where the file system does not support it, ENOSYS before Linux 5.12.
-pub fn map_owners(mount: BorrowedFd<'_>, user_namespace: BorrowedFd<'_>, recursive: bool) -> io::Result<()> {
+pub fn map_owners(
+    mount: BorrowedFd<'_>,
+    user_namespace: BorrowedFd<'_>,
+    recursive: bool,
+) -> io::Result<()> {
     fault::guard("idmap", || {
         let attr = libc::mount_attr {
             attr_set: libc::MOUNT_ATTR_IDMAP,
@@ -113,7 +138,14 @@ fn set_attributes(mount: RawFd, attr: &libc::mount_attr, recursive: bool) -> io:
     }
     // SAFETY: the empty C string and attr outlive the call; the size is attr's own.
     check(unsafe {
-        libc::syscall(libc::SYS_mount_setattr, mount, c"".as_ptr(), flags, attr, size_of::<libc::mount_attr>())
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount,
+            c"".as_ptr(),
+            flags,
+            attr,
+            size_of::<libc::mount_attr>(),
+        )
     })
     .map(drop)
 }
@@ -141,24 +173,55 @@ pub fn attach(mount: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<()> {
 ///
 /// # Errors
 /// The kernel's (EPERM for a type that the user namespace may not mount).
-pub fn new_filesystem(kind: &CStr, options: &[(&CStr, &CStr)], attributes: Attributes) -> io::Result<OwnedFd> {
+pub fn new_filesystem(
+    kind: &CStr,
+    options: &[(&CStr, &CStr)],
+    attributes: Attributes,
+) -> io::Result<OwnedFd> {
     const SET_STRING: libc::c_uint = 1;
     const CREATE: libc::c_uint = 6;
     // SAFETY: kind is a C string that outlives the call.
-    let context = owned(check(unsafe { libc::syscall(libc::SYS_fsopen, kind.as_ptr(), libc::O_CLOEXEC as libc::c_uint) })?);
+    let context = owned(check(unsafe {
+        libc::syscall(
+            libc::SYS_fsopen,
+            kind.as_ptr(),
+            libc::O_CLOEXEC as libc::c_uint,
+        )
+    })?);
     for (name, value) in options {
         // SAFETY: name and value are C strings that outlive the call.
         check(unsafe {
-            libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), SET_STRING, name.as_ptr(), value.as_ptr(), 0)
+            libc::syscall(
+                libc::SYS_fsconfig,
+                context.as_raw_fd(),
+                SET_STRING,
+                name.as_ptr(),
+                value.as_ptr(),
+                0,
+            )
         })?;
     }
     let none = std::ptr::null::<libc::c_char>();
     // SAFETY: CREATE takes no key and no value.
-    check(unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), CREATE, none, none, 0) })?;
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_fsconfig,
+            context.as_raw_fd(),
+            CREATE,
+            none,
+            none,
+            0,
+        )
+    })?;
     let flags = libc::O_CLOEXEC as libc::c_uint;
     // SAFETY: three integers.
     check(unsafe {
-        libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), flags, attributes.bits() as libc::c_uint)
+        libc::syscall(
+            libc::SYS_fsmount,
+            context.as_raw_fd(),
+            flags,
+            attributes.bits() as libc::c_uint,
+        )
     })
     .map(owned)
 }
@@ -180,6 +243,11 @@ pub fn pivot_into(root: BorrowedFd<'_>) -> io::Result<()> {
 /// Whether the kernel has mount_setattr(2) (Linux 5.12).
 #[must_use]
 pub fn has_set_attributes() -> bool {
-    let attr = libc::mount_attr { attr_set: 0, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let attr = libc::mount_attr {
+        attr_set: 0,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
     !matches!(set_attributes(-1, &attr, false), Err(error) if error.raw_os_error() == Some(libc::ENOSYS))
 }

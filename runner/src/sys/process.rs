@@ -22,7 +22,16 @@ pub enum Ended {
 pub fn kill(pidfd: &OwnedFd, signal: libc::c_int) -> io::Result<()> {
     let none = std::ptr::null::<libc::siginfo_t>();
     // SAFETY: a null siginfo means the same as kill(2).
-    check(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, none, 0) }).map(drop)
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            signal,
+            none,
+            0,
+        )
+    })
+    .map(drop)
 }
 
 /// Waits for the child that `pidfd` refers to.
@@ -36,7 +45,12 @@ pub fn wait(pidfd: &OwnedFd) -> io::Result<Ended> {
         // SAFETY: info is writable for the duration of the call.
         let done = check(
             unsafe {
-                libc::waitid(libc::P_PIDFD, pidfd.as_raw_fd() as libc::id_t, &raw mut info, libc::WEXITED)
+                libc::waitid(
+                    libc::P_PIDFD,
+                    pidfd.as_raw_fd() as libc::id_t,
+                    &raw mut info,
+                    libc::WEXITED,
+                )
             }
             .into(),
         );
@@ -56,7 +70,10 @@ pub fn reap() -> io::Result<Option<(libc::pid_t, Ended)>> {
     // SAFETY: an all-zero siginfo_t is valid.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     // SAFETY: info is writable for the duration of the call.
-    let done = check(unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, libc::WEXITED | libc::WNOHANG) }.into());
+    let done = check(
+        unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, libc::WEXITED | libc::WNOHANG) }
+            .into(),
+    );
     match done {
         Ok(_) => {
             // SAFETY: waitid filled the child fields, or left them zero when nobody had ended.
@@ -72,7 +89,11 @@ fn ended(info: &libc::siginfo_t) -> Ended {
     // SAFETY: waitid filled the child fields.
     let status = unsafe { info.si_status() };
     let low = (status & 0xff) as u8;
-    if info.si_code == libc::CLD_EXITED { Ended::Exited(low) } else { Ended::Signaled(low & 0x7f) }
+    if info.si_code == libc::CLD_EXITED {
+        Ended::Exited(low)
+    } else {
+        Ended::Signaled(low & 0x7f)
+    }
 }
 
 /// Forks this single-threaded process; `None` in the child.
@@ -97,7 +118,11 @@ pub fn exit_now(status: i32) -> ! {
 #[must_use]
 pub fn execute(path: &CString, argv: &[CString], environment: &[CString]) -> io::Error {
     let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
-        strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
+        strings
+            .iter()
+            .map(|string| string.as_ptr())
+            .chain([std::ptr::null()])
+            .collect()
     };
     let (argv, environment) = (pointers(argv), pointers(environment));
     // SAFETY: null-terminated arrays of C strings that outlive the call.

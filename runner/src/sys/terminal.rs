@@ -33,7 +33,8 @@ pub fn peer(master: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 pub fn unlock(master: BorrowedFd<'_>) -> io::Result<()> {
     let zero: libc::c_int = 0;
     // SAFETY: TIOCSPTLCK reads one integer.
-    check(unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCSPTLCK, &raw const zero) }.into()).map(drop)
+    check(unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCSPTLCK, &raw const zero) }.into())
+        .map(drop)
 }
 
 /// The window size of a terminal, as rows and columns.
@@ -53,7 +54,13 @@ pub fn window_size(terminal: BorrowedFd<'_>) -> io::Result<(u16, u16)> {
 /// # Errors
 /// ENOTTY.
 pub fn set_window_size(terminal: BorrowedFd<'_>, rows: u16, columns: u16) -> io::Result<()> {
-    let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    let size = libc::winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
     // SAFETY: TIOCSWINSZ reads one winsize.
-    check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) }.into()).map(drop)
+    check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) }.into())
+        .map(drop)
 }

@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""Holds verify.py against the vectors and against ledgers that are made here.
+
+    test_verify_py.py [FOLDER]      FOLDER: vectors with expected.json each (default: ../schema/vectors/ledger)
+"""
+import base64
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+import testing
+import verify
+
+HERE = Path(__file__).resolve().parent
+VECTORS = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.parent / "schema" / "vectors" / "ledger"
+
+# What verify.py is about; everything else that `verify` finds is none of its business.
+OURS = {
+    "signature-invalid", "key-unknown", "key-weak", "ledger-mismatch", "chain-previous-mismatch", "chain-sequence-gap",
+    "genesis-missing", "genesis-repeated", "rotation-invalid", "record-after-close", "segment-unexpected",
+    "record-not-canonical", "record-too-large", "torn-tail",
+}
+# `record-malformed` has two halves: no canonical JSON of the allowed numbers at all, and JSON that is no record.
+MALFORMED_IN_FORM = {"blank_line_in_middle", "integer_above_2_53", "invalid_utf8"}
+MALFORMED_IN_MEANING = {"time_with_offset", "time_without_micros", "unknown_field", "unknown_field_in_body"}
+
+
+def expected_bad(name, any_of):
+    if any_of == ["record-malformed"]:
+        if name not in MALFORMED_IN_FORM | MALFORMED_IN_MEANING:
+            raise AssertionError(f"{name}: say in this file whether its form or its meaning is malformed")
+        return name in MALFORMED_IN_FORM
+    return bool(OURS & set(any_of))
+
+
+def run(path, stdin=None):
+    return subprocess.run([sys.executable, HERE / "verify.py", path], input=stdin, capture_output=True, timeout=120)
+
+
+class Maker:
+    """Signed lines from a seed; each method returns the next line and moves on."""
+
+    def __init__(self, seed=0):
+        self.ledger, self.previous, self.sequence, self.lines = "ab" * 32, "0" * 64, 0, []
+        self.key = self.make_key(seed)
+
+    @staticmethod
+    def make_key(seed):
+        return Ed25519PrivateKey.from_private_bytes(bytes(range(seed, seed + 32)))
+
+    @staticmethod
+    def public(key):
+        return key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+
+    def add(self, kind, body, key=None, sign=None, **changes):
+        key = key or self.key
+        record = {"body": body, "clock": {"bootId": "6b1bcd0e-5f0b-4a3e-9a44-0f2b1d2c3e4f", "sinceBootUs": 1}, "kind": kind,
+                  "ledger": self.ledger, "previous": self.previous, "sequence": self.sequence,
+                  "time": "2026-11-29T12:00:00.000000Z", "version": 1} | changes
+        text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        signature = (sign or key.sign)(b"containment-ledger/record/v1\n" + text.encode())
+        key_id = hashlib.sha256(self.public(key)).hexdigest()
+        line = f'{{"key":"{key_id}","record":{text},"signature":"{base64.b64encode(signature).decode()}"}}'.encode()
+        self.previous, self.sequence = hashlib.sha256(b"\0" + line).hexdigest(), self.sequence + 1
+        self.lines.append(line)
+        return self
+
+    def genesis(self, **more):
+        tool = {"name": "test", "version": "1"}
+        body = {"custody": "file", "origin": "example.com/x", "publicKey": base64.b64encode(self.public(self.key)).decode(), "tool": tool}
+        return self.add("genesis", body | more)
+
+    def note(self, text="x", **how):
+        return self.add("note", {"text": text}, **how)
+
+    def rotate(self, new, signer=None, possession=True, **more):
+        new_id = hashlib.sha256(self.public(new)).hexdigest()
+        message = f"containment-ledger/possession/v1\n{self.ledger}\n{self.sequence}\n{self.previous}\n{new_id}\n".encode()
+        body = {"custody": "file", "publicKey": base64.b64encode(self.public(new)).decode(), "reason": "routine"}
+        if possession:
+            body["possession"] = base64.b64encode(new.sign(message)).decode()
+        self.add("key", body | more, key=signer)
+        self.key = new
+        return self
+
+    def stream(self):
+        return b"".join(line + b"\n" for line in self.lines)
+
+
+def verdict(stream):
+    """The exit code of verify.py and the codes that it named."""
+    done = run("-", stream)
+    assert not done.stderr, done.stderr.decode()
+    codes = {part for line in done.stdout.decode().splitlines() for part in line.split(": ")[1:2]}
+    return done.returncode, codes
+
+
+class Vectors(unittest.TestCase):
+    def test_calls_bad_exactly_what_is_its_business(self):
+        names = sorted(path.parent.name for path in VECTORS.glob("*/expected.json"))
+        self.assertGreaterEqual(len(names), 50, f"vectors expected in {VECTORS}")
+        for name in names:
+            with self.subTest(name):
+                expected = json.loads((VECTORS / name / "expected.json").read_text())
+                done = run(VECTORS / name / "ledger")
+                self.assertIn(done.returncode, (0, 10, 13), done.stderr.decode())
+                self.assertEqual(done.returncode == 10, expected_bad(name, expected["anyOf"]), done.stdout.decode())
+                self.assertEqual(done.stderr, b"")
+
+    def test_a_stream_is_read_as_its_folder_is(self):
+        for name in ("valid", "signature_changed", "key_rotated"):
+            segment = VECTORS / name / "ledger" / "records" / "00000000.jsonl"
+            codes = {run(VECTORS / name / "ledger").returncode, run(segment).returncode, run("-", segment.read_bytes()).returncode}
+            self.assertEqual(len(codes), 1, name)
+
+
+class Made(unittest.TestCase):
+    def test_every_flipped_bit_is_found(self):
+        stream = Maker().genesis().note().stream()
+        self.assertEqual(verdict(stream), (0, set()))
+        line = stream.splitlines()[1]
+        for bit in range(0, len(line) * 8, 7):
+            changed = bytearray(line)
+            changed[bit // 8] ^= 1 << bit % 8
+            chain = verify.Chain()
+            chain.step(stream.splitlines()[0])
+            self.assertTrue(b"\n" in changed or chain.step(bytes(changed)), f"bit {bit}")
+
+    def test_rotation_and_standby(self):
+        other, third = Maker.make_key(96), Maker.make_key(64)
+        standby = hashlib.sha256(Maker.public(third)).hexdigest()
+        self.assertEqual(verdict(Maker().genesis().rotate(other).note().stream())[0], 0)
+        self.assertEqual(verdict(Maker().genesis(standby=standby).rotate(third, signer=third, possession=False).note().stream())[0], 0)
+        bad = {
+            "possession missing": Maker().genesis().rotate(other, possession=False),
+            "by standby, with possession": Maker().genesis(standby=standby).rotate(third, signer=third),
+            "standby names another key": Maker().genesis(standby=standby).rotate(other, signer=third, possession=False),
+            "standby changed by the active key": Maker().genesis(standby=standby).rotate(other, standby="00" * 32),
+            "a key that returns": Maker().genesis().rotate(other).rotate(Maker.make_key(0)),
+        }
+        for name, maker in bad.items():
+            with self.subTest(name):
+                code, codes = verdict(maker.stream())
+                self.assertEqual(code, 10)
+                self.assertTrue(codes & {"rotation-invalid", "key-unknown"}, codes)
+        # A rotation that does not hold moves nothing: the old key goes on.
+        maker = Maker().genesis().rotate(other, possession=False)
+        maker.key = Maker.make_key(0)
+        self.assertEqual(verdict(maker.note().stream()), (10, {"rotation-invalid"}))
+
+    def test_small_order_r_is_refused_though_openssl_takes_it(self):
+        # The key's holder can sign with R = the identity: S = k·a.
+        key = Maker.make_key(0)
+        digest = hashlib.sha512(bytes(range(32))).digest()
+        scalar = (int.from_bytes(digest[:32], "little") & (2**254 - 8)) | 2**254
+        order = 2**252 + 27742317777372353535851937790883648493
+
+        def sign(message):
+            r = (1).to_bytes(32, "little")
+            k = int.from_bytes(hashlib.sha512(r + Maker.public(key) + message).digest(), "little")
+            return r + (k * scalar % order).to_bytes(32, "little")
+
+        key.public_key().verify(sign(b"m"), b"m")
+        self.assertEqual(verdict(Maker().genesis().note(sign=sign).stream()), (10, {"signature-invalid"}))
+
+    def test_the_list_of_small_order_points_is_complete(self):
+        p, d = verify.P, -121665 * pow(121666, -1, verify.P) % verify.P
+        root = pow(2, (p - 1) // 4, p)
+
+        def x_of(y):
+            square = (y * y - 1) * pow(d * y * y + 1, -1, p) % p
+            x = pow(square, (p + 3) // 8, p)
+            x = x if x * x % p == square else x * root % p
+            return x if x * x % p == square else None
+
+        def double(point):
+            x, y = point
+            t = d * x * x * y * y
+            return 2 * x * y * pow(1 + t, -1, p) % p, (y * y + x * x) * pow(1 - t, -1, p) % p
+
+        def order_divides_8(y):
+            x = x_of(y % p)
+            return x is not None and double(double(double((x, y % p)))) == (0, 1)
+
+        listed = {int.from_bytes(point, "little") % 2**255 for point in verify.WEAK}
+        self.assertTrue(all(order_divides_8(y) for y in listed))
+        # y: 1, -1, 0 and the two of order 8 give all eight points; below 2^255 only 0 and 1 have a second form.
+        points = {(x, y % p) for y in listed for x in (x_of(y % p), -x_of(y % p) % p)}
+        self.assertEqual((len(points), len(listed), len(verify.WEAK)), (8, 7, 14))
+        self.assertEqual({y for y in range(p, 2**255) if order_divides_8(y)}, {p, p + 1})
+
+    def test_json_has_one_meaning(self):
+        good = [b'{"a":-1,"b":[true,null]}', '{"a":"é\u2028\x7f\U0001f600"}'.encode(), b'{"a":"\\b\\u0001\\\\\\""}', b'{"\xf0\x9f\x98\x80":1,"\xef\xbf\xbd":2}']
+        bad = [b'{"a":-0}', b'{"a":1.0}', b'{"a":1e2}', b'{"a":NaN}', b'{"a":Infinity}', b'{"a":9007199254740992}', b'{"a":1,"a":1}',
+               b'{"a":"\\ud800"}', b'{"a":"\\u001F"}', b'{"a":"\\u0008"}', b'{"a":"\\/"}', b'{"a":01}', b'\xef\xbb\xbf{}', b'{} {}', b'',
+               b'{"b":1,"a":1}', b'{"a":1}\r', b'{"\xef\xbf\xbd":2,"\xf0\x9f\x98\x80":1}', b'{"a":' + b"1" * 5000 + b"}",
+               b'{"a":' * 16 + b"{}" + b"}" * 16, b"[" * 60000]
+        for line in good:
+            self.assertTrue(verify.parse(line), line)
+        for line in bad:
+            with self.subTest(line[:40]), self.assertRaises(ValueError):
+                verify.parse(line)
+        self.assertTrue(verify.parse(b'{"a":' * 15 + b"{}" + b"}" * 15))
+
+    def test_envelope_must_be_in_place(self):
+        line = Maker().genesis().lines[0]
+        key = line[8:72]
+        # "==" leaves four unused bits, which must be zero.
+        loose = line[:-5] + bytes([line[-5] + 1]) + line[-4:]
+        self.assertEqual(base64.b64decode(loose[-90:-2]), base64.b64decode(line[-90:-2]))
+        for changed in (line.replace(key, key.upper(), 1), loose, line.replace(b',"signature"', b',"s":1,"signature"'), b"[]", b"1"):
+            with self.subTest(changed[-40:]):
+                self.assertEqual(verdict(changed + b"\n")[0], 10)
+
+    def test_openings_are_stepped_over_but_not_at_the_end(self):
+        opening = b'{"open":{"argv":["00",[]]},"sequence":1}\n'
+        first, second = (line + b"\n" for line in Maker().genesis().note().lines)
+        self.assertEqual(verdict(first + opening + second), (0, set()))
+        self.assertEqual(verdict(first + second + opening), (10, {"torn-tail"}))
+        self.assertEqual(verdict(first + second[:-1]), (10, {"torn-tail"}))
+
+    def test_closed_and_second_genesis(self):
+        self.assertEqual(verdict(Maker().genesis().add("close", {"reason": "r"}).stream())[0], 0)
+        self.assertEqual(verdict(Maker().genesis().add("close", {"reason": "r"}).note().stream()), (10, {"record-after-close"}))
+        self.assertEqual(verdict(Maker().genesis().genesis().stream()), (10, {"genesis-repeated"}))
+
+    def test_segments(self):
+        maker = Maker().genesis()
+        for _ in range(verify.SEGMENT):
+            maker.note()
+        whole, rest = maker.lines[:verify.SEGMENT], maker.lines[verify.SEGMENT:]
+        text = lambda lines: b"".join(line + b"\n" for line in lines)
+        layouts = {
+            "good": ({"00000000.jsonl": text(whole), "00000001.jsonl": text(rest)}, 0),
+            "too long": ({"00000000.jsonl": maker.stream()}, 10),
+            "surplus": ({"00000000.jsonl": text(whole), "00000001.jsonl": text(rest), "notes.txt": b""}, 10),
+            "gap": ({"00000000.jsonl": text(whole), "00000002.jsonl": text(rest)}, 10),
+        }
+        for name, (files, code) in layouts.items():
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                records = Path(folder, "records")
+                records.mkdir()
+                for file, content in files.items():
+                    (records / file).write_bytes(content)
+                self.assertEqual(run(folder).returncode, code)
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "records").mkdir()
+            Path(folder, "elsewhere").write_bytes(text(whole))
+            Path(folder, "records", "00000000.jsonl").symlink_to(Path(folder, "elsewhere"))
+            self.assertEqual(run(folder).returncode, 10)
+
+    def test_usage_and_nothing_are_never_good(self):
+        self.assertEqual(run("/nonexistent").returncode, 2)
+        self.assertEqual(run("-", b"").returncode, 13)
+        self.assertEqual(subprocess.run([sys.executable, HERE / "verify.py"], capture_output=True).returncode, 2)
+
+    def test_it_is_short(self):
+        self.assertLess(len((HERE / "verify.py").read_text().splitlines()), 120)
+
+
+if __name__ == "__main__":
+    testing.main()

@@ -1,0 +1,399 @@
+//! Every call by which the store touches the disk, in one place.
+//!
+//! The system calls of one acknowledged record, in their order:
+//!
+//! ```text
+//! flock(lock)                                      one writer at a time
+//! pwrite(segment)                                  opening and record together
+//! fdatasync(segment)                               from here on the record is kept
+//! write(checkpoint.new) rename(checkpoint)         not synced: an empty one counts as absent
+//! pwrite(tree) write(tip.new) rename(tip)          caches, not synced
+//! write(….heads.new) rename(….heads)               not synced
+//! ```
+//!
+//! A new name in a folder is durable only once the folder is synced; [`sync_folder`] does that for
+//! segments, blobs, keys and set-aside bytes. What cannot be promised: that a disk which acknowledges a flush
+//! has written it, or that another program leaves the files alone.
+//!
+//! A failed `fdatasync` says that something was lost, and a second call would say that all is well. Whoever
+//! gets [`Operation::SyncData`] back stops and reads the file again.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, BufRead, Read as _, Seek, SeekFrom, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Mode of every file that the store makes: for its owner alone.
+const FILE_MODE: u32 = 0o600;
+/// Mode of every folder that the store makes.
+const FOLDER_MODE: u32 = 0o700;
+
+/// What was tried with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// `mkdir`
+    CreateFolder,
+    /// `open` with O_CREAT
+    Create,
+    /// `open`
+    Open,
+    /// `read`, `pread`
+    Read,
+    /// `readdir`
+    List,
+    /// `fstat`, `stat`
+    Inspect,
+    /// `write`, `pwrite`
+    Write,
+    /// `ftruncate`
+    Truncate,
+    /// `fdatasync`, `fsync` of a file
+    SyncData,
+    /// `fsync` of a folder
+    SyncFolder,
+    /// `rename`
+    Rename,
+    /// `unlink`
+    Remove,
+    /// `flock`
+    Lock,
+}
+
+impl Operation {
+    /// The verb for people.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::CreateFolder => "create the folder",
+            Self::Create => "create",
+            Self::Open => "open",
+            Self::Read => "read",
+            Self::List => "list",
+            Self::Inspect => "inspect",
+            Self::Write => "write",
+            Self::Truncate => "truncate",
+            Self::SyncData => "sync",
+            Self::SyncFolder => "sync the folder",
+            Self::Rename => "rename",
+            Self::Remove => "remove",
+            Self::Lock => "lock",
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A file operation that the system refused.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {operation} {}", path.display())]
+pub struct FileError {
+    /// What was tried.
+    pub operation: Operation,
+    /// With which file.
+    pub path: PathBuf,
+    /// The system's answer.
+    #[source]
+    pub source: io::Error,
+}
+
+/// The one door to the disk: names what was tried and where.
+fn attempt<T>(
+    operation: Operation,
+    path: &Path,
+    act: impl FnOnce() -> io::Result<T>,
+) -> Result<T, FileError> {
+    act().map_err(|source| FileError {
+        operation,
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// `None` instead of an error when the file is not there.
+fn if_there<T>(result: Result<T, FileError>) -> Result<Option<T>, FileError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes a folder and those above it that are missing, each durable in the one above.
+pub(super) fn create_folders(path: &Path) -> Result<(), FileError> {
+    if attempt(Operation::Inspect, path, || path.try_exists())? {
+        return Ok(());
+    }
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    if let Some(above) = above {
+        create_folders(above)?;
+    }
+    let made = attempt(Operation::CreateFolder, path, || {
+        DirBuilder::new().mode(FOLDER_MODE).create(path)
+    });
+    match made {
+        // Another process was faster.
+        Err(error) if error.source.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => sync_folder(above.unwrap_or(Path::new("."))),
+    }
+}
+
+fn writable() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(FILE_MODE);
+    options
+}
+
+/// A file that did not exist before.
+pub(super) fn create_new(path: &Path) -> Result<File, FileError> {
+    attempt(Operation::Create, path, || {
+        writable().read(true).create_new(true).open(path)
+    })
+}
+
+/// An empty file, whatever was there before: for temporary files that a crash may have left.
+pub(super) fn create_empty(path: &Path) -> Result<File, FileError> {
+    attempt(Operation::Create, path, || {
+        writable().create(true).truncate(true).open(path)
+    })
+}
+
+/// A file to write at places of, made when it is missing, its content kept.
+pub(super) fn open_or_create(path: &Path) -> Result<File, FileError> {
+    attempt(Operation::Open, path, || {
+        writable()
+            .read(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+    })
+}
+
+/// A file to read and to write at places of; `None` when it is missing.
+pub(super) fn open_to_write(path: &Path) -> Result<Option<File>, FileError> {
+    if_there(attempt(Operation::Open, path, || {
+        writable().read(true).open(path)
+    }))
+}
+
+/// A file to read; `None` when it is missing.
+pub(super) fn open_to_read(path: &Path) -> Result<Option<File>, FileError> {
+    if_there(attempt(Operation::Open, path, || File::open(path)))
+}
+
+/// The whole content; `None` when the file is missing.
+pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
+    if_there(attempt(Operation::Read, path, || std::fs::read(path)))
+}
+
+/// Fills `bytes` from `offset` on.
+pub(super) fn read_at(
+    file: &File,
+    path: &Path,
+    bytes: &mut [u8],
+    offset: u64,
+) -> Result<(), FileError> {
+    attempt(Operation::Read, path, || file.read_exact_at(bytes, offset))
+}
+
+/// Appends the next line, its newline included, but no more than `most` bytes; 0 at the end of the file.
+pub(super) fn read_line(
+    reader: &mut impl BufRead,
+    path: &Path,
+    line: &mut Vec<u8>,
+    most: usize,
+) -> Result<usize, FileError> {
+    attempt(Operation::Read, path, || {
+        reader.take(most as u64).read_until(b'\n', line)
+    })
+}
+
+/// Moves to a place in an open file.
+pub(super) fn seek(file: &mut impl Seek, path: &Path, offset: u64) -> Result<(), FileError> {
+    attempt(Operation::Read, path, || {
+        file.seek(SeekFrom::Start(offset)).map(|_| ())
+    })
+}
+
+/// The path without symbolic links.
+pub(super) fn canonical(path: &Path) -> Result<PathBuf, FileError> {
+    attempt(Operation::Inspect, path, || path.canonicalize())
+}
+
+/// The path from the root, symbolic links kept.
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, FileError> {
+    attempt(Operation::Inspect, path, || std::path::absolute(path))
+}
+
+/// Names in a folder, sorted; none when the folder is missing.
+pub(super) fn list(path: &Path) -> Result<Vec<OsString>, FileError> {
+    let names = if_there(attempt(Operation::List, path, || {
+        std::fs::read_dir(path)?
+            .map(|entry| entry.map(|entry| entry.file_name()))
+            .collect::<io::Result<Vec<_>>>()
+    }))?;
+    let mut names = names.unwrap_or_default();
+    names.sort();
+    Ok(names)
+}
+
+/// What an open file is.
+pub(super) fn inspect(file: &File, path: &Path) -> Result<std::fs::Metadata, FileError> {
+    attempt(Operation::Inspect, path, || file.metadata())
+}
+
+/// What stands at a path; `None` when nothing does.
+pub(super) fn inspect_path(path: &Path) -> Result<Option<std::fs::Metadata>, FileError> {
+    if_there(attempt(Operation::Inspect, path, || {
+        std::fs::metadata(path)
+    }))
+}
+
+/// Writes at the file's position.
+pub(super) fn write(mut file: &File, path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    attempt(Operation::Write, path, || file.write_all(bytes))
+}
+
+/// Writes from `offset` on.
+pub(super) fn write_at(
+    file: &File,
+    path: &Path,
+    bytes: &[u8],
+    offset: u64,
+) -> Result<(), FileError> {
+    attempt(Operation::Write, path, || file.write_all_at(bytes, offset))
+}
+
+/// Cuts the file to `length` bytes.
+pub(super) fn truncate(file: &File, path: &Path, length: u64) -> Result<(), FileError> {
+    attempt(Operation::Truncate, path, || file.set_len(length))
+}
+
+/// The file's content is on the disk when this succeeds.
+pub(super) fn sync_data(file: &File, path: &Path) -> Result<(), FileError> {
+    attempt(Operation::SyncData, path, || file.sync_data())
+}
+
+/// The names in a folder are on the disk when this succeeds.
+pub(super) fn sync_folder(path: &Path) -> Result<(), FileError> {
+    attempt(Operation::SyncFolder, path, || File::open(path)?.sync_all())
+}
+
+/// Gives a file another name, replacing what had it.
+pub(super) fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
+    attempt(Operation::Rename, to, || std::fs::rename(from, to))
+}
+
+/// Removes a file; nothing to do when it is missing.
+pub(super) fn remove(path: &Path) -> Result<(), FileError> {
+    if_there(attempt(Operation::Remove, path, || {
+        std::fs::remove_file(path)
+    }))
+    .map(|_| ())
+}
+
+/// Waits until this open file alone holds the lock.
+pub(super) fn lock(file: &File, path: &Path) -> Result<(), FileError> {
+    attempt(Operation::Lock, path, || file.lock())
+}
+
+/// Takes the lock if it is free; `false` when another open file holds it.
+pub(super) fn try_lock(file: &File, path: &Path) -> Result<bool, FileError> {
+    attempt(Operation::Lock, path, || match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
+    })
+}
+
+/// Lets go of the lock.
+pub(super) fn unlock(file: &File, path: &Path) -> Result<(), FileError> {
+    attempt(Operation::Lock, path, || file.unlock())
+}
+
+/// Whether a replaced file must survive a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Durability {
+    /// After a crash it may be the old one, the new one or empty.
+    Unsynced,
+    /// On the disk, name and content, when this succeeds.
+    Synced,
+}
+
+/// Replaces a file's content whole: nobody ever reads half of it. Callers hold the lock that keeps others
+/// from the same temporary file, `<path>.new`.
+pub(super) fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), FileError> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
+    let temporary = PathBuf::from(temporary);
+    let file = create_empty(&temporary)?;
+    write(&file, &temporary, bytes)?;
+    if durability == Durability::Synced {
+        sync_data(&file, &temporary)?;
+    }
+    rename(&temporary, path)?;
+    match path.parent() {
+        Some(folder) if durability == Durability::Synced => sync_folder(folder),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn files_and_folders_are_for_their_owner_alone() {
+        let at = tempfile::tempdir().unwrap();
+        let folder = at.path().join("a/b");
+        create_folders(&folder).unwrap();
+        create_folders(&folder).unwrap();
+        assert_eq!(mode(&folder), 0o700);
+        assert_eq!(mode(&at.path().join("a")), 0o700);
+        let file = folder.join("file");
+        replace(&file, b"one", Durability::Synced).unwrap();
+        replace(&file, b"two", Durability::Unsynced).unwrap();
+        assert_eq!(read(&file).unwrap().unwrap(), b"two");
+        assert_eq!(mode(&file), 0o600);
+        assert_eq!(list(&folder).unwrap(), ["file"]);
+    }
+
+    #[test]
+    fn missing_is_told_from_unreadable() {
+        let at = tempfile::tempdir().unwrap();
+        assert!(read(&at.path().join("none")).unwrap().is_none());
+        assert!(list(&at.path().join("none")).unwrap().is_empty());
+        let error = read(at.path()).unwrap_err();
+        assert_eq!(error.operation, Operation::Read);
+        assert_eq!(
+            error.to_string(),
+            format!("cannot read {}", at.path().display())
+        );
+    }
+
+    #[test]
+    fn a_lock_is_held_by_one_open_file() {
+        let at = tempfile::tempdir().unwrap();
+        let path = at.path().join("lock");
+        let (one, two) = (
+            open_or_create(&path).unwrap(),
+            open_or_create(&path).unwrap(),
+        );
+        lock(&one, &path).unwrap();
+        assert!(!try_lock(&two, &path).unwrap());
+        unlock(&one, &path).unwrap();
+        assert!(try_lock(&two, &path).unwrap());
+    }
+}

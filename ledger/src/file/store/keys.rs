@@ -1,0 +1,234 @@
+//! Private keys in files: PKCS#8 PEM, for their owner alone.
+
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::bytes::key::{KeyId, LocalKey, PrivateKeyError, PublicKey, Signer as _};
+use crate::file::durable::{self, FileError, Operation};
+
+/// Longest key file that is read; a PKCS#8 Ed25519 key has about 120 bytes.
+const MAX_KEY_BYTES: u64 = 16 * 1024;
+
+/// Why a key file could not be used or made.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub enum KeyFileError {
+    /// The system refused.
+    #[error(transparent)]
+    #[diagnostic(code(ledger::key::file))]
+    File(#[from] FileError),
+    /// There is none.
+    #[error("there is no key file {}", .0.display())]
+    #[diagnostic(code(ledger::key::missing))]
+    Missing(PathBuf),
+    /// There is one already.
+    #[error("{} exists already", .0.display())]
+    #[diagnostic(
+        code(ledger::key::exists),
+        help("choose another name; a key is never overwritten")
+    )]
+    Exists(PathBuf),
+    /// Not a regular file.
+    #[error("{} is not a regular file", .0.display())]
+    #[diagnostic(code(ledger::key::not_a_file))]
+    NotAFile(PathBuf),
+    /// Others may read it.
+    #[error("{} has mode {mode:04o}, expected a key that only its owner can read (0600)", path.display())]
+    #[diagnostic(
+        code(ledger::key::readable_by_others),
+        help("others may know this key already: prefer a new one to chmod 600")
+    )]
+    ReadableByOthers {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// Others may put another key in its place.
+    #[error("the key folder {} has mode {mode:04o}, others can write to it", path.display())]
+    #[diagnostic(
+        code(ledger::key::folder_writable_by_others),
+        help("chmod 700 the folder")
+    )]
+    FolderWritableByOthers {
+        /// The folder.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// Not a key.
+    #[error("{} holds no usable key", path.display())]
+    #[diagnostic(code(ledger::key::form))]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: PrivateKeyError,
+    },
+    /// No new key could be made.
+    #[error("cannot make a key")]
+    #[diagnostic(code(ledger::key::generate))]
+    Generate(#[source] PrivateKeyError),
+}
+
+/// Reads a key that only its owner can read.
+///
+/// # Errors
+/// It is missing, readable by others, or no Ed25519 key in PKCS#8 PEM.
+pub fn read_key_file(path: &Path) -> Result<LocalKey, KeyFileError> {
+    let file = durable::open_to_read(path)?.ok_or_else(|| KeyFileError::Missing(path.into()))?;
+    let facts = durable::inspect(&file, path)?;
+    if !facts.is_file() {
+        return Err(KeyFileError::NotAFile(path.into()));
+    }
+    let mode = facts.permissions().mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        let path = path.into();
+        return Err(KeyFileError::ReadableByOthers { path, mode });
+    }
+    let mut text = String::new();
+    let key = |source| KeyFileError::Key {
+        path: path.into(),
+        source,
+    };
+    match file.take(MAX_KEY_BYTES).read_to_string(&mut text) {
+        Ok(_) => LocalKey::from_pem(&text).map_err(key),
+        // Bytes that are not text.
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+            Err(key(PrivateKeyError::Form))
+        }
+        Err(source) => Err(KeyFileError::File(FileError {
+            operation: Operation::Read,
+            path: path.into(),
+            source,
+        })),
+    }
+}
+
+/// Makes a new key in a new file; the file is on the disk when this succeeds.
+///
+/// # Errors
+/// The file exists already or cannot be written.
+pub fn create_key_file(path: &Path) -> Result<PublicKey, KeyFileError> {
+    let key = LocalKey::generate().map_err(KeyFileError::Generate)?;
+    write_key(path, &key)?;
+    Ok(*key.public())
+}
+
+/// Makes a new key in `folder`, named by its id.
+pub(super) fn create_key_in(folder: &Path) -> Result<(LocalKey, PathBuf), KeyFileError> {
+    durable::create_folders(folder)?;
+    refuse_open_folder(folder)?;
+    let key = LocalKey::generate().map_err(KeyFileError::Generate)?;
+    let path = key_path(folder, &key.public().id());
+    write_key(&path, &key)?;
+    Ok((key, path))
+}
+
+/// Where a ledger's own key is kept: `<folder>/<key id>.pem`.
+pub(super) fn key_path(folder: &Path, id: &KeyId) -> PathBuf {
+    folder.join(format!("{id}.pem"))
+}
+
+/// A folder in which others can put files cannot keep a key.
+pub(super) fn refuse_open_folder(folder: &Path) -> Result<(), KeyFileError> {
+    let Some(facts) = durable::inspect_path(folder)? else {
+        return Ok(());
+    };
+    let mode = facts.permissions().mode() & 0o7777;
+    if mode & 0o022 != 0 {
+        let path = folder.into();
+        return Err(KeyFileError::FolderWritableByOthers { path, mode });
+    }
+    Ok(())
+}
+
+fn write_key(path: &Path, key: &LocalKey) -> Result<(), KeyFileError> {
+    let pem = key.to_pem().map_err(KeyFileError::Generate)?;
+    let file = match durable::create_new(path) {
+        Err(error) if error.source.kind() == std::io::ErrorKind::AlreadyExists => {
+            return Err(KeyFileError::Exists(path.into()));
+        }
+        other => other?,
+    };
+    durable::write(&file, path, pem.as_bytes())?;
+    durable::sync_data(&file, path)?;
+    let folder = path.parent().filter(|above| !above.as_os_str().is_empty());
+    durable::sync_folder(folder.unwrap_or(Path::new(".")))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chmod(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_key_is_made_once_and_read_back() {
+        let at = tempfile::tempdir().unwrap();
+        let path = at.path().join("key.pem");
+        let public = create_key_file(&path).unwrap();
+        assert_eq!(read_key_file(&path).unwrap().public(), &public);
+        assert!(matches!(
+            create_key_file(&path),
+            Err(KeyFileError::Exists(_))
+        ));
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600);
+    }
+
+    #[test]
+    fn a_key_that_others_can_read_is_refused() {
+        let at = tempfile::tempdir().unwrap();
+        let path = at.path().join("key.pem");
+        create_key_file(&path).unwrap();
+        for mode in [0o640, 0o604, 0o620, 0o601] {
+            chmod(&path, mode);
+            let error = read_key_file(&path).unwrap_err();
+            assert!(
+                matches!(error, KeyFileError::ReadableByOthers { mode: found, .. } if found == mode),
+                "{mode:o}"
+            );
+        }
+        chmod(&path, 0o400);
+        assert!(read_key_file(&path).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_key_is_said_so() {
+        let at = tempfile::tempdir().unwrap();
+        let path = at.path().join("key.pem");
+        assert!(matches!(
+            read_key_file(&path),
+            Err(KeyFileError::Missing(_))
+        ));
+        assert!(matches!(
+            read_key_file(at.path()),
+            Err(KeyFileError::NotAFile(_))
+        ));
+        for content in [b"hello".as_slice(), b"", b"\xff\xfe"] {
+            std::fs::write(&path, content).unwrap();
+            chmod(&path, 0o600);
+            assert!(matches!(
+                read_key_file(&path),
+                Err(KeyFileError::Key { .. })
+            ));
+        }
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_to_keeps_no_key() {
+        let at = tempfile::tempdir().unwrap();
+        chmod(at.path(), 0o777);
+        assert!(matches!(
+            create_key_in(at.path()),
+            Err(KeyFileError::FolderWritableByOthers { .. })
+        ));
+        chmod(at.path(), 0o755);
+        let (key, path) = create_key_in(at.path()).unwrap();
+        assert_eq!(path, key_path(at.path(), &key.public().id()));
+    }
+}

@@ -1,0 +1,128 @@
+//! Who writes now (`lock`), and which runs are alive (`runs/<run>.lock`).
+//!
+//! Both are `flock` locks of an open file: the kernel lets go of them when the last process that holds the
+//! file open dies, so a lock that is free says that nobody is there any more. A child that was forked and
+//! not executed holds its parent's files: it closes them (they are close-on-exec) or lives on as their owner.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+
+use super::layout::Layout;
+use crate::facts::execution::RunId;
+use crate::file::durable::{self, FileError};
+
+/// The lock around every append.
+#[derive(Debug)]
+pub(super) struct LedgerLock {
+    path: PathBuf,
+    file: File,
+}
+
+/// Why a ledger could not be locked.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// The system refused.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Two open files held the lock at once: this file system does not lock.
+    #[error("{}: two holders got the lock at once, this file system does not lock", .0.display())]
+    DoesNotLock(PathBuf),
+}
+
+impl LedgerLock {
+    /// Opens the lock file and holds that it locks. The lock is free afterwards.
+    pub(super) fn open(layout: &Layout) -> Result<Self, LockError> {
+        let path = layout.lock();
+        let file = durable::open_or_create(&path)?;
+        let mut lock = Self { path, file };
+        lock.acquire()?;
+        let second = durable::open_or_create(&lock.path)?;
+        let both = durable::try_lock(&second, &lock.path)?;
+        lock.release()?;
+        if both {
+            return Err(LockError::DoesNotLock(lock.path));
+        }
+        Ok(lock)
+    }
+
+    /// Waits for the lock. When the file was removed or replaced meanwhile, others lock the new one: so
+    /// does this.
+    pub(super) fn acquire(&mut self) -> Result<(), FileError> {
+        loop {
+            durable::lock(&self.file, &self.path)?;
+            let held = durable::inspect(&self.file, &self.path)?;
+            let named = durable::inspect_path(&self.path)?;
+            if named.is_some_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino())) {
+                return Ok(());
+            }
+            self.file = durable::open_or_create(&self.path)?;
+        }
+    }
+
+    pub(super) fn release(&self) -> Result<(), FileError> {
+        durable::unlock(&self.file, &self.path)
+    }
+}
+
+/// Says that a run is alive, for as long as it is kept; the file is removed with it.
+#[derive(Debug)]
+pub struct RunLock {
+    run: RunId,
+    path: PathBuf,
+    file: File,
+}
+
+impl RunLock {
+    /// Callers hold the ledger's lock: between making the file and locking it nobody must take it for dead.
+    pub(super) fn take(layout: &Layout, run: RunId) -> Result<Self, FileError> {
+        durable::create_folders(&layout.runs())?;
+        let path = layout.run_lock(&run);
+        let file = durable::create_new(&path)?;
+        durable::lock(&file, &path)?;
+        Ok(Self { run, path, file })
+    }
+
+    /// The run that is alive.
+    #[must_use]
+    pub const fn run(&self) -> RunId {
+        self.run
+    }
+}
+
+impl AsFd for RunLock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for RunLock {
+    fn drop(&mut self) {
+        // What stays behind is swept when the ledger is opened next.
+        let _ = durable::remove(&self.path);
+    }
+}
+
+/// Whether somebody keeps this run alive. A lock file that is gone keeps nothing.
+pub(super) fn is_alive(layout: &Layout, run: &RunId) -> Result<bool, FileError> {
+    let path = layout.run_lock(run);
+    match durable::open_to_write(&path)? {
+        Some(file) => Ok(!durable::try_lock(&file, &path)?),
+        None => Ok(false),
+    }
+}
+
+/// Removes what dead processes left in `runs`: locks and half-written blobs that nobody holds. Callers hold
+/// the ledger's lock.
+pub(super) fn sweep(layout: &Layout) -> Result<(), FileError> {
+    for name in durable::list(&layout.runs())? {
+        let path = layout.runs().join(name);
+        if let Some(file) = durable::open_to_write(&path)?
+            && durable::try_lock(&file, &path)?
+        {
+            durable::remove(&path)?;
+        }
+    }
+    Ok(())
+}

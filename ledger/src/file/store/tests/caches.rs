@@ -1,0 +1,175 @@
+//! Everything but records, blobs, checkpoints and torn bytes can be deleted and is made again.
+
+use super::*;
+
+fn with_some_records() -> Place {
+    let place = Place::new();
+    let mut store = place.open();
+    store.host(&host_facts("6.1"), &stamp()).unwrap();
+    begin(&mut store, run_id());
+    for n in 0..5 {
+        say(&mut store, &format!("note {n}"));
+    }
+    place
+}
+
+fn rebuilt(store: &mut Store) -> bool {
+    let notices = store.notices();
+    notices
+        .iter()
+        .any(|notice| matches!(notice, Notice::Rebuilt { .. }))
+}
+
+/// The ledger goes on, and what was made again is what was there.
+fn goes_on(place: &Place, expect_rebuilt: bool, what: &str) {
+    let mut store = place.open();
+    assert_eq!(rebuilt(&mut store), expect_rebuilt, "{what}");
+    let host = store.host(&host_facts("6.1"), &stamp()).unwrap();
+    assert_eq!(host.value(), 1, "{what}");
+    assert_eq!(store.state.open.len(), 1, "{what}");
+    say(&mut store, what);
+    place.walk_covered();
+    drop(store);
+    let mut store = place.open();
+    assert!(!rebuilt(&mut store), "{what}: not made again twice");
+}
+
+#[test]
+fn each_derived_file_can_be_deleted() {
+    for (name, expect_rebuilt) in [("tip", true), ("tree", true), ("lock", false)] {
+        let place = with_some_records();
+        std::fs::remove_file(place.dir().join(name)).unwrap();
+        goes_on(&place, expect_rebuilt, name);
+    }
+    let place = with_some_records();
+    std::fs::remove_file(place.heads()).unwrap();
+    goes_on(&place, false, "heads");
+    let place = with_some_records();
+    std::fs::create_dir_all(place.dir().join("runs")).unwrap();
+    std::fs::remove_dir_all(place.dir().join("runs")).unwrap();
+    goes_on(&place, false, "runs");
+}
+
+#[test]
+fn all_derived_files_can_be_deleted_at_once() {
+    let place = with_some_records();
+    for name in ["tip", "tree", "lock", "checkpoint"] {
+        std::fs::remove_file(place.dir().join(name)).unwrap();
+    }
+    std::fs::remove_file(place.heads()).unwrap();
+    goes_on(&place, true, "all");
+}
+
+#[test]
+fn a_checkpoint_that_a_crash_left_counts_as_absent() {
+    for bytes in [vec![], vec![0; 200]] {
+        let place = with_some_records();
+        std::fs::write(place.dir().join("checkpoint"), &bytes).unwrap();
+        goes_on(&place, false, "blank checkpoint");
+    }
+}
+
+#[test]
+fn any_flipped_byte_of_tip_or_tree_is_noticed_or_harmless() {
+    for name in ["tip", "tree"] {
+        let place = with_some_records();
+        let path = place.dir().join(name);
+        let whole = std::fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x20;
+            std::fs::write(&path, &bytes).unwrap();
+            let store = place.open();
+            let (size, root) = (store.state.size(), store.state.root());
+            assert_eq!((size, root), covered(&place.dir()), "{name} byte {at}");
+            assert_eq!(store.state.host.unwrap().sequence.value(), 1);
+            assert_eq!(store.state.open.len(), 1);
+        }
+    }
+}
+
+#[test]
+fn caches_that_fell_behind_are_extended_not_made_again() {
+    let place = with_some_records();
+    let keep = |name: &str| std::fs::read(place.dir().join(name)).unwrap();
+    let (tip, tree) = (keep("tip"), keep("tree"));
+    let mut store = place.open();
+    for n in 0..9 {
+        say(&mut store, &format!("more {n}"));
+    }
+    drop(store);
+    std::fs::write(place.dir().join("tip"), &tip).unwrap();
+    goes_on(&place, false, "old tip");
+    std::fs::write(place.dir().join("tip"), &tip).unwrap();
+    std::fs::write(place.dir().join("tree"), &tree).unwrap();
+    goes_on(&place, false, "old tip and tree");
+    std::fs::write(place.dir().join("tree"), &tree).unwrap();
+    goes_on(&place, true, "old tree alone");
+}
+
+#[test]
+fn caches_of_another_ledger_are_made_again() {
+    let (place, other) = (with_some_records(), with_some_records());
+    for name in ["tip", "tree"] {
+        std::fs::copy(other.dir().join(name), place.dir().join(name)).unwrap();
+    }
+    goes_on(&place, true, "caches of another ledger");
+}
+
+#[test]
+fn appending_reads_no_old_record() {
+    let place = with_some_records();
+    let bytes = std::fs::read(place.segment(0)).unwrap();
+    let mut damaged = bytes.clone();
+    let end = bytes.len() - 10;
+    damaged[..end].fill(b'#');
+    std::fs::write(place.segment(0), &damaged).unwrap();
+    let mut store = place.open();
+    assert!(!rebuilt(&mut store));
+    say(&mut store, "blind to what was before");
+    let mut whole = bytes.clone();
+    let now = std::fs::read(place.segment(0)).unwrap();
+    whole.extend_from_slice(&now[bytes.len()..]);
+    std::fs::write(place.segment(0), whole).unwrap();
+    place.walk_covered();
+}
+
+#[test]
+fn heads_that_cannot_be_read_are_absent_with_a_warning() {
+    let place = with_some_records();
+    std::fs::write(place.heads(), [0; 64]).unwrap();
+    let mut store = place.open();
+    assert!(matches!(
+        store.notices()[..],
+        [Notice::HeadsUnreadable { .. }]
+    ));
+    say(&mut store, "x");
+    drop(store);
+    assert!(place.open().notices().is_empty());
+}
+
+#[test]
+fn a_checkpoint_that_no_crash_leaves_is_refused() {
+    let place = with_some_records();
+    let path = place.dir().join("checkpoint");
+    let whole = std::fs::read_to_string(&path).unwrap();
+    let other = with_some_records();
+    let of_another = std::fs::read_to_string(other.dir().join("checkpoint")).unwrap();
+    for (defect, text) in [
+        ("cut", whole[..whole.len() - 1].to_owned()),
+        ("another ledger's", of_another),
+        ("another size", whole.replace("\n8\n", "\n7\n")),
+        ("a larger size", whole.replace("\n8\n", "\n9\n")),
+        ("garbage", "x".to_owned()),
+    ] {
+        assert_ne!(text, whole, "{defect}");
+        std::fs::write(&path, text).unwrap();
+        let error = place.try_open().unwrap_err();
+        assert!(
+            matches!(error, OpenLedgerError::Find(FindError::Checkpoint(_))),
+            "{defect}: {error}"
+        );
+    }
+    std::fs::remove_file(&path).unwrap();
+    say(&mut place.open(), "once it is moved away");
+}

@@ -1,0 +1,467 @@
+//! `runner exec`: run a workload in a sandbox and record it.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use clap::{ArgAction, Args};
+use ledger::facts::control::Control;
+use ledger::facts::execution::{NotExecuted, Outcome, Verdict};
+use ledger::facts::policy::{
+    ApplyChangesError, Bind, CATALOGUE, Catalogued, Changes, DEFAULT_POLICY, HostPort, NetworkMode, Policy, ReadPolicyError,
+    UnknownPolicy, units,
+};
+
+use super::{FAILED, Global, ledger as ledgers, report};
+use crate::plan::{Input, Job, Runtime, Secret};
+use crate::run::{Event, Finished, Observer, Request, Stdin, execute};
+
+/// Deadline.
+const TIMEOUT: u8 = 124;
+/// Refused: a requested control is not available.
+pub(super) const REFUSED: u8 = 126;
+/// Not found, or not executable.
+const NOT_FOUND: u8 = 127;
+
+/// What `exec` and `plan` take.
+#[derive(Debug, Args)]
+pub(super) struct ExecArgs {
+    /// A policy of the catalogue, or a file
+    #[arg(short = 'P', long, value_name = "NAME|FILE", default_value = DEFAULT_POLICY)]
+    pub(super) policy: String,
+    /// What isolates: auto, embedded or native
+    #[arg(long, value_name = "RUNTIME", default_value = "auto")]
+    pub(super) runtime: String,
+    /// Show a file or folder read-only
+    #[arg(long, value_name = "SRC[:DST]", action = ArgAction::Append)]
+    read: Vec<String>,
+    /// Show a file or folder writable
+    #[arg(long, value_name = "SRC[:DST]", action = ArgAction::Append)]
+    write: Vec<String>,
+    /// Start in this folder, as the workload sees it
+    #[arg(short = 'C', value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// Which network is reachable: none, loopback, allowlist or unrestricted
+    #[arg(long, value_name = "MODE")]
+    network: Option<NetworkMode>,
+    /// Allow this destination (needs egress)
+    #[arg(long, value_name = "HOST:PORT", action = ArgAction::Append)]
+    allow: Vec<HostPort>,
+    /// Limit memory of the whole tree, such as 512M; makes the control required
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+    /// Limit CPU time, in CPUs, such as 0.5; makes the control required
+    #[arg(long, value_name = "CPUS")]
+    cpu: Option<String>,
+    /// Limit tasks; makes the control required
+    #[arg(long, value_name = "N")]
+    processes: Option<u32>,
+    /// Kill the whole tree after this time, such as 30s
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<String>,
+    /// Run as host root: makes user and privilege unsupported
+    #[arg(long)]
+    as_root: bool,
+    /// Go on with a ledger that lost records; a record says so
+    #[arg(long)]
+    accept_rollback: bool,
+    /// Set a variable, or pass the caller's on
+    #[arg(long, value_name = "K[=V]", action = ArgAction::Append)]
+    env: Vec<String>,
+    /// Show the value of the caller's variable NAME as /run/secrets/NAME; only the name is recorded
+    #[arg(long, value_name = "NAME", action = ArgAction::Append)]
+    secret: Vec<String>,
+    /// Pass a terminal's input on
+    #[arg(short)]
+    interactive: bool,
+    /// Give the workload a terminal of its own
+    #[arg(short)]
+    terminal: bool,
+    /// Require controls
+    #[arg(long, value_name = "CONTROL,…", value_delimiter = ',', action = ArgAction::Append)]
+    require: Vec<Control>,
+    /// Run and record even when a requested control is not available
+    #[arg(long)]
+    best_effort: bool,
+    /// Record arguments and output as they are, instead of sealed
+    #[arg(long)]
+    clear: bool,
+    /// Allow the native runtime, which isolates nothing
+    #[arg(long)]
+    allow_native: bool,
+    /// Write events as JSON lines to a descriptor or file
+    #[arg(long, value_name = "FD|FILE")]
+    events: Option<String>,
+    /// Show a folder read-only at /workload
+    #[arg(long, value_name = "DIR")]
+    workload: Option<PathBuf>,
+    /// The same as `plan`: run and write nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// The program and its arguments
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(super) command: Vec<OsString>,
+}
+
+/// Why a command line cannot be carried out.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub(super) enum ExecError {
+    /// No such policy.
+    #[error(transparent)]
+    #[diagnostic(code(runner::exec::policy), help("`runner policies` lists the catalogue; a file needs a `/` or `.json` in its name"))]
+    UnknownPolicy(#[from] UnknownPolicy),
+    /// The policy file cannot be read.
+    #[error("cannot read {path}", path = path.display())]
+    #[diagnostic(code(runner::exec::policy_file))]
+    PolicyFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The policy is wrong.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Policy(#[from] ReadPolicyError),
+    /// The command line contradicts the policy.
+    #[error(transparent)]
+    #[diagnostic(code(runner::exec::contradiction))]
+    Changes(#[from] ApplyChangesError),
+    /// A flag's value.
+    #[error("--{flag} {value:?}: {why}")]
+    #[diagnostic(code(runner::exec::value))]
+    Value {
+        /// The flag.
+        flag: &'static str,
+        /// What was given.
+        value: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// No such runtime, or not now.
+    #[error("{0}")]
+    #[diagnostic(code(runner::exec::runtime), help("`runner runtimes` lists them"))]
+    Runtime(String),
+    /// The events cannot be written.
+    #[error("cannot write events to {to}")]
+    #[diagnostic(code(runner::exec::events))]
+    Events {
+        /// Where.
+        to: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl ExecArgs {
+    /// The policy with this command line on top.
+    pub(super) fn policy(&self) -> Result<Policy, ExecError> {
+        let wrong = |flag, value: &str, why: String| ExecError::Value { flag, value: value.to_owned(), why };
+        let policy = load(&self.policy)?;
+        let binds = |flag: &'static str, list: &[String]| -> Result<Vec<Bind>, ExecError> {
+            list.iter().map(|text| bind(text).map_err(|why| wrong(flag, text, why))).collect()
+        };
+        let mut changes = Changes {
+            read: binds("read", &self.read)?,
+            write: binds("write", &self.write)?,
+            network: self.network,
+            allow: self.allow.clone(),
+            processes: self.processes.map(Into::into),
+            require: self.require.clone(),
+            best_effort: self.best_effort,
+            ..Changes::default()
+        };
+        if let Some(text) = &self.memory {
+            changes.memory_mb = Some(units::memory_mb(text).map_err(|why| wrong("memory", text, why.to_string()))?);
+        }
+        if let Some(text) = &self.cpu {
+            changes.cpu_millis = Some(units::cpu_millis(text).map_err(|why| wrong("cpu", text, why.to_string()))?);
+        }
+        if let Some(text) = &self.timeout {
+            changes.timeout_ms = Some(units::timeout_ms(text).map_err(|why| wrong("timeout", text, why.to_string()))?);
+        }
+        for text in &self.env {
+            match text.split_once('=') {
+                Some((name, value)) => changes.environment.push((name.to_owned(), value.to_owned())),
+                None => changes.allowed_environment.push(text.clone()),
+            }
+        }
+        Ok(policy.with(changes)?)
+    }
+
+    /// What is to run.
+    pub(super) fn job(&self, evidence: Vec<PathBuf>) -> Result<Job, ExecError> {
+        let mut secrets = Vec::new();
+        for name in &self.secret {
+            use std::os::unix::ffi::OsStringExt as _;
+            let wrong = |why: &str| ExecError::Value { flag: "secret", value: name.clone(), why: why.to_owned() };
+            if name.is_empty() || name.contains(['/', '\0', '=']) || name == "." || name == ".." {
+                return Err(wrong("expected the name of a variable"));
+            }
+            let value = std::env::var_os(name).ok_or_else(|| wrong("no such variable is set"))?;
+            secrets.push(Secret { name: name.clone(), value: value.into_vec() });
+        }
+        Ok(Job {
+            argv: self.command.clone(),
+            cwd: self.cwd.clone(),
+            caller_cwd: std::env::current_dir().ok(),
+            home: std::env::var_os("HOME").map(PathBuf::from),
+            workload: self.workload.clone(),
+            secrets,
+            as_root: self.as_root,
+            terminal: self.terminal,
+            input: Input::Callers,
+            caller_environment: std::env::vars_os().collect(),
+            evidence,
+        })
+    }
+
+    /// The runtime that is meant, and why when it was chosen.
+    pub(super) fn runtime(&self) -> Result<Box<dyn Runtime>, ExecError> {
+        let named = if self.runtime == "auto" { "embedded" } else { self.runtime.as_str() };
+        if named == "native" && !self.native_allowed() {
+            let text = "the native runtime isolates nothing: say --allow-native or set RUNNER_ALLOW_NATIVE=1";
+            return Err(ExecError::Runtime(text.to_owned()));
+        }
+        if let Some(runtime) = crate::runtime::all().into_iter().find(|runtime| runtime.id() == named) {
+            return Ok(runtime);
+        }
+        let later = crate::runtime::LATER.iter().find(|(id, _)| *id == named);
+        Err(ExecError::Runtime(match later {
+            Some((id, needs)) => format!("--runtime {id} {needs}"),
+            None => format!("there is no runtime {named:?}"),
+        }))
+    }
+
+    fn native_allowed(&self) -> bool {
+        self.allow_native || std::env::var_os("RUNNER_ALLOW_NATIVE").is_some_and(|value| value == "1")
+    }
+}
+
+/// A policy by name or file.
+fn load(name: &str) -> Result<Policy, ExecError> {
+    if name.contains('/') || name.ends_with(".json") {
+        let path = PathBuf::from(name);
+        let text = std::fs::read(&path).map_err(|source| ExecError::PolicyFile { path: path.clone(), source })?;
+        return Ok(Policy::parse(name, &text)?);
+    }
+    debug_assert!(!CATALOGUE.is_empty());
+    Ok(Catalogued::find(name)?.policy()?)
+}
+
+/// `SRC[:DST]` with SRC made absolute.
+fn bind(text: &str) -> Result<Bind, String> {
+    let (source, target) = match text.split_once(':') {
+        Some((source, target)) => (source, Some(target)),
+        None => (text, None),
+    };
+    if source.is_empty() {
+        return Err("expected SRC or SRC:DST".to_owned());
+    }
+    let source = std::path::absolute(source).map_err(|error| error.to_string())?;
+    let source = source.to_str().ok_or("the path is not UTF-8")?;
+    let whole = target.map_or_else(|| source.to_owned(), |target| format!("{source}:{target}"));
+    whole.parse::<Bind>().map_err(|error| error.to_string())
+}
+
+pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
+    match prepare_and_run(global, &args) {
+        Ok(code) => code,
+        Err(Failure::Exec(error)) => fail(error),
+        Err(Failure::Ledger(error)) => fail(error),
+        Err(Failure::Run(error)) => fail(error),
+        Err(Failure::Host(error)) => fail(error),
+        Err(Failure::Io(error)) => {
+            report::error_line(&error.to_string());
+            FAILED
+        }
+    }
+}
+
+fn fail(error: impl miette::Diagnostic + Send + Sync + 'static) -> u8 {
+    report::diagnostic(error);
+    FAILED
+}
+
+enum Failure {
+    Exec(ExecError),
+    Ledger(ledgers::LedgerError),
+    Run(crate::run::RunError),
+    Host(crate::host::HostError),
+    Io(io::Error),
+}
+
+fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
+    let policy = args.policy().map_err(Failure::Exec)?;
+    let runtime = args.runtime().map_err(Failure::Exec)?;
+    // What cannot be carried out is said before a ledger is begun.
+    args.job(Vec::new()).map_err(Failure::Exec)?;
+    let mut events = args.events.as_deref().map(Events::open).transpose().map_err(Failure::Exec)?;
+    let host = crate::host::facts().map_err(Failure::Host)?;
+    let (mut store, _) = ledgers::open(global, true, args.accept_rollback).map_err(Failure::Ledger)?;
+    let job = args.job(ledgers::evidence(global, Some(&store))).map_err(Failure::Exec)?;
+    let stdin = Stdin::choose(args.interactive || args.terminal).map_err(Failure::Io)?;
+    let now = || crate::host::now().map_err(io::Error::other);
+    let request = Request { policy, job, runtime: runtime.as_ref(), host: &host, now: &now, clear: args.clear, stdin };
+    let mut watcher = Watcher { quiet: global.quiet, events: events.as_mut() };
+    let finished = execute(request, &mut store, &mut watcher).map_err(Failure::Run)?;
+    ledgers::tell(global, &mut store);
+    if let Some(events) = &mut events {
+        events.end(&finished);
+    }
+    tell(global, args, &finished, store.root());
+    Ok(status(&finished))
+}
+
+/// The workload's own status, or the runner's word for what happened instead.
+fn status(finished: &Finished) -> u8 {
+    let result = &finished.body.result;
+    match result.outcome {
+        Outcome::Exited => result.exit_code.unwrap_or(FAILED),
+        Outcome::Signaled => result.signal.map_or(FAILED, |signal| 128 + signal),
+        Outcome::Timeout => TIMEOUT,
+        Outcome::Interrupted => {
+            let signal = finished.ended_by.and_then(|signal| u8::try_from(signal).ok());
+            signal.map_or(FAILED, |signal| 128 + signal)
+        }
+        Outcome::NotExecuted => match result.reason {
+            Some(NotExecuted::Refused) => REFUSED,
+            Some(NotExecuted::NotFound | NotExecuted::NotExecutable) => NOT_FOUND,
+            Some(NotExecuted::LaunchFailed) | None => FAILED,
+        },
+    }
+}
+
+fn tell(global: &Global, args: &ExecArgs, finished: &Finished, folder: &Path) {
+    let result = &finished.body.result;
+    let sequence = finished.end.sequence;
+    if result.outcome == Outcome::NotExecuted {
+        let obstacle = finished.obstacle.as_deref().unwrap_or_default();
+        let program = &finished.program;
+        let text = match result.reason {
+            Some(NotExecuted::Refused) => format!(
+                "refused, record {sequence}: {obstacle}\n  way out: `runner doctor` says what on this host stands in the way; --best-effort runs without and records it"
+            ),
+            Some(NotExecuted::NotFound) => format!("not found inside, record {sequence}: {program}{}", show_how(&args.command)),
+            Some(NotExecuted::NotExecutable) => {
+                format!("not executable, record {sequence}: {program} ({})", errno(result.errno))
+            }
+            Some(NotExecuted::LaunchFailed) | None => format!("could not launch, record {sequence}: {obstacle}"),
+        };
+        report::error_line(&text);
+        return;
+    }
+    let lost: Vec<String> =
+        finished.controls.unsupported.iter().map(|gap| format!("{} ({})", gap.control, gap.reason)).collect();
+    if !lost.is_empty() {
+        report::warning_line(&format!("not in force: {}", lost.join(", ")));
+    }
+    if !global.quiet {
+        let verdict = finished.body.verdict;
+        let what = match (verdict, result.exit_code, result.signal) {
+            (Verdict::Failed, Some(code), _) => format!(" (exit status {code})"),
+            (Verdict::Failed, _, Some(signal)) => format!(" (signal {signal})"),
+            _ => String::new(),
+        };
+        report::notice_line(&format!("record {sequence}: {verdict}{what}, in {}", folder.display()));
+    }
+}
+
+fn errno(number: Option<i32>) -> String {
+    number.map_or_else(String::new, |number| crate::sys::errno_name(&io::Error::from_raw_os_error(number)))
+}
+
+/// Where the program is outside, and which --read would show it.
+fn show_how(command: &[OsString]) -> String {
+    let Some(name) = command.first().map(Path::new) else { return String::new() };
+    let found = if name.components().count() > 1 {
+        std::path::absolute(name).ok().filter(|path| path.is_file())
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
+    };
+    found.map_or_else(String::new, |path| {
+        let folder = path.parent().unwrap_or(Path::new("/")).display();
+        format!("\n  it exists outside as {}: --read {folder} would show it", path.display())
+    })
+}
+
+/// Tells people and programs what happens.
+struct Watcher<'a> {
+    quiet: bool,
+    events: Option<&'a mut Events>,
+}
+
+impl Observer for Watcher<'_> {
+    fn event(&mut self, event: &Event<'_>) {
+        if let Some(events) = &mut self.events {
+            events.write(event);
+        }
+        match event {
+            Event::Remark(text) if !self.quiet => report::notice_line(text),
+            Event::Cut(stream) => report::warning_line(&format!("{stream} is past its cap; the rest is counted and hashed, not shown")),
+            Event::Remark(_) | Event::Started { .. } | Event::Ended { .. } => {}
+        }
+    }
+}
+
+/// JSON lines about a run. An event that cannot be written is said once; the run goes on.
+struct Events {
+    to: std::fs::File,
+    name: String,
+    failed: bool,
+}
+
+impl Events {
+    fn open(to: &str) -> Result<Self, ExecError> {
+        let failed = |source| ExecError::Events { to: to.to_owned(), source };
+        let file = match to.parse::<i32>() {
+            Ok(number) => open_descriptor(number).map_err(failed)?,
+            Err(_) => std::fs::OpenOptions::new().create(true).append(true).open(to).map_err(failed)?,
+        };
+        Ok(Self { to: file, name: to.to_owned(), failed: false })
+    }
+
+    fn write(&mut self, event: &Event<'_>) {
+        let line = match event {
+            Event::Started { run, start, controls } => serde_json::json!({
+                "event": "started", "run": run, "sequence": start.sequence, "hash": start.hash, "controls": controls,
+            }),
+            Event::Remark(text) => serde_json::json!({ "event": "remark", "text": text }),
+            Event::Cut(stream) => serde_json::json!({ "event": "output-cut", "stream": stream.as_str() }),
+            // Written once the exit status is decided.
+            Event::Ended { .. } => return,
+        };
+        self.line(&line);
+    }
+
+    fn end(&mut self, finished: &Finished) {
+        let result = &finished.body.result;
+        self.line(&serde_json::json!({
+            "event": "ended",
+            "start": finished.start.sequence,
+            "sequence": finished.end.sequence,
+            "hash": finished.end.hash,
+            "outcome": result.outcome,
+            "reason": result.reason,
+            "exitCode": result.exit_code,
+            "signal": result.signal,
+            "verdict": finished.body.verdict,
+            "status": status(finished),
+        }));
+    }
+
+    fn line(&mut self, value: &serde_json::Value) {
+        if let Err(error) = writeln!(self.to, "{value}")
+            && !self.failed
+        {
+            self.failed = true;
+            report::warning_line(&format!("cannot write events to {}: {error}", self.name));
+        }
+    }
+}
+
+fn open_descriptor(number: i32) -> io::Result<std::fs::File> {
+    let owned = crate::sys::descriptor::take_planted(number)?;
+    Ok(std::fs::File::from(owned))
+}

@@ -1,0 +1,116 @@
+//! Finding and opening the ledger and its key.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use ledger::bytes::time::Stamp;
+use ledger::file::store::{KeyChoice, OpenLedgerError, OpenOptions, Store};
+use ledger::record::Tool;
+
+use super::{Global, report};
+
+/// Why no ledger could be opened.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub(super) enum LedgerError {
+    /// There is no place for it.
+    #[error("no place for {what}: neither {variable} nor HOME is set")]
+    #[diagnostic(code(runner::ledger::no_home), help("set HOME, or give --ledger DIR and --key FILE"))]
+    NoHome {
+        /// What needs a place.
+        what: &'static str,
+        /// The variable that names it.
+        variable: &'static str,
+    },
+    /// Agents come later.
+    #[error("--key {0} needs keys in an agent, which this version does not have")]
+    #[diagnostic(code(runner::ledger::agent), help("use the ledger's own key, --key FILE or --key ephemeral"))]
+    Agent(String),
+    /// The clocks cannot be read.
+    #[error("cannot read the clocks")]
+    #[diagnostic(code(runner::ledger::clock))]
+    Clock(#[from] crate::host::ClockError),
+    /// It cannot be opened.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Open(#[from] OpenLedgerError),
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// A folder of the XDG base directory specification; relative values are ignored, as it says.
+fn base(name: &'static str, below_home: &str, what: &'static str) -> Result<PathBuf, LedgerError> {
+    if let Some(folder) = variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute()) {
+        return Ok(folder.join("containment-ledger"));
+    }
+    let home = variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let home = home.ok_or(LedgerError::NoHome { what, variable: name })?;
+    Ok(home.join(below_home).join("containment-ledger"))
+}
+
+/// The ledger folder that a command line means.
+pub(super) fn folder(global: &Global) -> Result<PathBuf, LedgerError> {
+    match &global.ledger {
+        Some(folder) => Ok(std::path::absolute(folder).unwrap_or_else(|_| folder.clone())),
+        None => Ok(base("XDG_STATE_HOME", ".local/state", "the ledger")?.join("default")),
+    }
+}
+
+/// The folder of private keys.
+pub(super) fn key_folder() -> Result<PathBuf, LedgerError> {
+    Ok(base("XDG_DATA_HOME", ".local/share", "keys")?.join("keys"))
+}
+
+/// The key that a command line means.
+fn key_choice(global: &Global) -> Result<KeyChoice, LedgerError> {
+    match global.key.as_deref() {
+        None => Ok(KeyChoice::Own),
+        Some("ephemeral") => Ok(KeyChoice::Ephemeral),
+        Some(agent) if agent.starts_with("ssh-agent:") => Err(LedgerError::Agent(agent.to_owned())),
+        Some(file) => Ok(KeyChoice::File(std::path::absolute(file).unwrap_or_else(|_| file.into()))),
+    }
+}
+
+/// Opens the ledger for writing and tells what there is to tell.
+pub(super) fn open(global: &Global, create: bool, accept_rollback: bool) -> Result<(Store, Stamp), LedgerError> {
+    let dir = folder(global)?;
+    let key_folder = key_folder()?;
+    let host_name = nix::unistd::gethostname().unwrap_or_default();
+    let options = OpenOptions {
+        dir: &dir,
+        key: key_choice(global)?,
+        key_folder: &key_folder,
+        accept_rollback,
+        tool: Tool { name: "runner".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+        host_name: &host_name.to_string_lossy(),
+        create,
+    };
+    let stamp = crate::host::now()?;
+    let mut store = Store::open(&options, &stamp)?;
+    tell(global, &mut store);
+    Ok((store, stamp))
+}
+
+/// Tells what happened to the ledger.
+pub(super) fn tell(global: &Global, store: &mut Store) {
+    for notice in store.notices() {
+        if !global.quiet {
+            report::notice_line(&notice.to_string());
+        }
+    }
+}
+
+/// Every host path that holds evidence or keys, whether it exists yet or not.
+pub(super) fn evidence(global: &Global, store: Option<&Store>) -> Vec<PathBuf> {
+    let mut paths = store.map(Store::evidence_paths).unwrap_or_default();
+    paths.extend(folder(global).ok());
+    paths.extend(key_folder().ok());
+    if let Some(file) = global.key.as_deref().filter(|key| Path::new(key).exists()) {
+        paths.extend(std::path::absolute(file).ok());
+    }
+    paths.extend(variable("SSH_AUTH_SOCK").map(PathBuf::from));
+    paths.sort();
+    paths.dedup();
+    paths
+}

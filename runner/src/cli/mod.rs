@@ -1,0 +1,190 @@
+//! The command line: a file per command.
+//!
+//! Machine output goes to stdout, prose and progress to stderr. Exit codes are those of DESIGN.md §6.
+
+mod close;
+mod completions;
+mod doctor;
+mod exec;
+mod key;
+mod ledger;
+mod listing;
+mod note;
+mod plan;
+mod report;
+mod validate;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+
+/// A negative answer.
+const NEGATIVE: u8 = 1;
+/// Wrong usage of a command other than exec.
+const USAGE: u8 = 2;
+/// The runner itself failed, or the record cannot be kept; wrong usage of exec too.
+pub(crate) const FAILED: u8 = 125;
+
+/// Runs untrusted workloads in sandboxes and writes what happened into a signed ledger.
+#[derive(Debug, Parser)]
+#[command(name = "runner", version, max_term_width = 100, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Flags of every command.
+#[derive(Debug, Args)]
+struct Global {
+    /// The ledger folder [default: $XDG_STATE_HOME/containment-ledger/default]
+    #[arg(long, global = true, value_name = "DIR", env = "RUNNER_LEDGER", hide_env_values = true)]
+    ledger: Option<PathBuf>,
+    /// The signing key: a PKCS#8 file, `ephemeral`, or ssh-agent:SHA256:… [default: the ledger's own]
+    #[arg(long, global = true, value_name = "KEY")]
+    key: Option<String>,
+    /// When to colour
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
+    /// Say less on stderr
+    #[arg(short, long, global = true, action = ArgAction::SetTrue)]
+    quiet: bool,
+    /// How machine output looks
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "human")]
+    format: Format,
+    /// The same as --format json
+    #[arg(long, global = true, action = ArgAction::SetTrue)]
+    json: bool,
+}
+
+impl Global {
+    fn is_json(&self) -> bool {
+        self.json || self.format == Format::Json
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ColorChoice {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Human,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a workload in a sandbox and record it
+    Exec(Box<exec::ExecArgs>),
+    /// Say what would be intended, and what not and why; runs and writes nothing
+    Plan(Box<exec::ExecArgs>),
+    /// Say what this host allows, found by trying
+    Doctor,
+    /// List the runtimes
+    Runtimes,
+    /// List the policies of the catalogue, or show one
+    Policies(listing::PoliciesArgs),
+    /// Check policy files
+    Validate(validate::ValidateArgs),
+    /// Add a signed remark to the ledger
+    Note(note::NoteArgs),
+    /// Make or show keys
+    Key(key::KeyArgs),
+    /// Close the ledger: nothing may follow
+    Close(close::CloseArgs),
+    /// Write a completion script for a shell
+    Completions(completions::CompletionsArgs),
+    /// Write man pages into a folder
+    Man(completions::ManArgs),
+    /// Needs probes, which this version does not have
+    #[command(hide = true, alias = "escape")]
+    Matrix(Later),
+    /// Needs checkpoints that leave the machine, which this version does not have
+    #[command(hide = true)]
+    Checkpoint(Later),
+    /// Needs inclusion proofs, which this version does not have
+    #[command(hide = true)]
+    Prove(Later),
+    /// Needs bundles, which this version does not have
+    #[command(hide = true)]
+    Bundle(Later),
+    /// Needs redaction, which this version does not have
+    #[command(hide = true)]
+    Redact(Later),
+    /// Needs services, which this version does not have
+    #[command(hide = true)]
+    Service(Later),
+}
+
+/// A command of a later version, with whatever follows it.
+#[derive(Debug, Args)]
+struct Later {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<OsString>,
+}
+
+/// Parses and runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    crate::sys::fault::set(None);
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    match Cli::try_parse_from(&arguments) {
+        Ok(cli) => run(cli),
+        Err(error) => {
+            // A closed stdout is no reason to fail.
+            let _ = error.print();
+            match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+                _ if is_exec(&arguments) => ExitCode::from(FAILED),
+                _ => ExitCode::from(USAGE),
+            }
+        }
+    }
+}
+
+/// Whether the command meant is exec, whose wrong usage must not look like a workload's status.
+fn is_exec(arguments: &[OsString]) -> bool {
+    let commands: Vec<String> = Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    let named = arguments.iter().skip(1).find(|argument| commands.iter().any(|name| argument.as_os_str() == name.as_str()));
+    named.is_some_and(|name| name == "exec")
+}
+
+fn run(cli: Cli) -> ExitCode {
+    report::set_color(cli.global.color);
+    let Cli { global, command } = cli;
+    let code = match command {
+        Command::Exec(args) if args.dry_run => plan::run(&global, *args),
+        Command::Exec(args) => exec::run(&global, *args),
+        Command::Plan(args) => plan::run(&global, *args),
+        Command::Doctor => doctor::run(&global),
+        Command::Runtimes => listing::runtimes(&global),
+        Command::Policies(args) => listing::policies(&global, &args),
+        Command::Validate(args) => validate::run(&global, &args),
+        Command::Note(args) => note::run(&global, args),
+        Command::Key(args) => key::run(&global, args),
+        Command::Close(args) => close::run(&global, args),
+        Command::Completions(args) => completions::completions(&args),
+        Command::Man(args) => completions::man(&args),
+        Command::Matrix(later) => needs("matrix", "probes", &later),
+        Command::Checkpoint(later) => needs("checkpoint", "witnesses", &later),
+        Command::Prove(later) => needs("prove", "inclusion proofs", &later),
+        Command::Bundle(later) => needs("bundle", "bundles", &later),
+        Command::Redact(later) => needs("redact", "redaction", &later),
+        Command::Service(later) => needs("service", "services", &later),
+    };
+    ExitCode::from(code)
+}
+
+fn needs(command: &str, what: &str, later: &Later) -> u8 {
+    let given = if later.rest.is_empty() { "" } else { " …" };
+    report::error_line(&format!("`runner {command}{given}` needs {what}, which this version does not have"));
+    USAGE
+}

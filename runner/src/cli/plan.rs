@@ -1,0 +1,117 @@
+//! `runner plan`: what exec would intend, and what not and why. Runs nothing, writes nothing.
+
+use ledger::facts::control::Control;
+use ledger::facts::policy::Mode;
+
+use super::exec::{ExecArgs, REFUSED};
+use super::{FAILED, Global, USAGE, ledger as ledgers, report};
+use crate::plan::{self, Plan, Runtime, Shape};
+
+pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
+    let usage = if args.dry_run { FAILED } else { USAGE };
+    let job = args.job(ledgers::evidence(global, None));
+    let compiled = args.policy().and_then(|policy| Ok((policy, args.runtime()?, job?)));
+    let (policy, runtime, job) = match compiled {
+        Ok(parts) => parts,
+        Err(error) => {
+            report::diagnostic(error);
+            return usage;
+        }
+    };
+    let plan = match plan::compile(policy, job, runtime.as_ref()) {
+        Ok(plan) => plan,
+        Err(error) => {
+            report::diagnostic(error);
+            return usage;
+        }
+    };
+    if global.is_json() {
+        print_json(&plan, runtime.as_ref());
+    } else {
+        print_text(&plan, runtime.as_ref());
+    }
+    if plan.is_refused() { REFUSED } else { 0 }
+}
+
+fn asked(plan: &Plan, control: Control) -> &'static str {
+    if plan.requested.contains(&control) {
+        "requested"
+    } else if plan.wanted.contains(&control) {
+        "wanted"
+    } else {
+        "not asked for"
+    }
+}
+
+fn print_json(plan: &Plan, runtime: &dyn Runtime) {
+    let controls: Vec<_> = Control::ALL
+        .iter()
+        .map(|control| {
+            let intent = plan.intended.get(control);
+            serde_json::json!({
+                "control": control,
+                "asked": asked(plan, *control),
+                "mechanism": intent.map(|intent| intent.mechanism),
+                "value": intent.and_then(|intent| intent.value.as_deref()),
+                "backup": intent.and_then(|intent| intent.backup),
+                "reason": plan.cannot.get(control).map(ToString::to_string),
+            })
+        })
+        .collect();
+    let binds: Vec<_> = plan
+        .tree
+        .binds
+        .iter()
+        .map(|bind| serde_json::json!({ "source": bind.source, "target": bind.target, "readOnly": bind.read_only }))
+        .collect();
+    report::print_json(&serde_json::json!({
+        "schema": "runner/plan/v1",
+        "runtime": { "id": runtime.id(), "version": runtime.version() },
+        "policy": plan.policy.id,
+        "mode": plan.policy.enforcement.mode,
+        "refused": plan.is_refused(),
+        "controls": controls,
+        "files": binds,
+        "cwd": plan.cwd,
+        "environment": plan.environment.iter().map(|(name, _)| name.to_string_lossy()).collect::<Vec<_>>(),
+    }));
+}
+
+fn print_text(plan: &Plan, runtime: &dyn Runtime) {
+    let mut text = format!("policy {} ({}), runtime {}\n\n", plan.policy.id, plan.policy.enforcement.mode, runtime.id());
+    for control in Control::ALL {
+        let (mark, how) = match (plan.intended.get(control), plan.cannot.get(control)) {
+            (Some(intent), _) => {
+                let value = intent.value.as_ref().map(|value| format!(" = {value}")).unwrap_or_default();
+                let backup = intent.backup.map(|backup| format!(", behind it {backup}")).unwrap_or_default();
+                ("+", format!("{}{value}{backup}", intent.mechanism))
+            }
+            (None, Some(why)) => ("-", format!("{why}: {}", why.reason.meaning())),
+            (None, None) => ("-", String::new()),
+        };
+        text.push_str(&format!("{mark} {control:<12} {:<13} {how}\n", asked(plan, *control)));
+    }
+    text.push('\n');
+    match &plan.tree.shape {
+        Shape::Ephemeral => text.push_str("files: system folders read-only, empty /workspace and /tmp\n"),
+        Shape::HostReadOnly => text.push_str("files: the host's tree read-only, secrets covered, empty /workspace and /tmp\n"),
+        Shape::Custom(folder) => text.push_str(&format!("files: {} as root, read-only\n", folder.display())),
+    }
+    for bind in &plan.tree.binds {
+        let access = if bind.read_only { "read" } else { "write" };
+        text.push_str(&format!("  {access:<5} {} at {}\n", bind.source.display(), bind.target.display()));
+    }
+    for path in &plan.tree.covered {
+        text.push_str(&format!("  cover {}\n", path.display()));
+    }
+    text.push_str(&format!("starts in {}\n", plan.cwd.display()));
+    if plan.is_refused() {
+        let missing: Vec<String> = plan.missing().iter().map(|gap| format!("{} ({})", gap.control, gap.reason)).collect();
+        text.push_str(&format!("exec would refuse (126): {}\n", missing.join(", ")));
+    } else if plan.policy.enforcement.mode == Mode::BestEffort && !plan.missing().is_empty() {
+        text.push_str("exec would run and record controls-missing\n");
+    } else if !plan.gaps().is_empty() {
+        text.push_str("exec would run; a successful run would be recorded as reduced\n");
+    }
+    report::print(&text);
+}

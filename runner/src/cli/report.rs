@@ -1,0 +1,70 @@
+//! What people read: one style for errors, notices and lists.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::ColorChoice;
+
+static COLOR: AtomicBool = AtomicBool::new(false);
+
+/// Decides about colour once: the flag, then NO_COLOR (no-color.org), FORCE_COLOR, then the terminal.
+pub(super) fn set_color(choice: ColorChoice) {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let on = match choice {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto if is_set("NO_COLOR") => false,
+        ColorChoice::Auto => is_set("FORCE_COLOR") || std::io::stderr().is_terminal(),
+    };
+    COLOR.store(on, Ordering::Relaxed);
+    let _ = miette::set_hook(Box::new(move |_| {
+        let theme = if on { miette::GraphicalTheme::unicode() } else { miette::GraphicalTheme::unicode_nocolor() };
+        Box::new(miette::MietteHandlerOpts::new().graphical_theme(theme).width(100).build())
+    }));
+}
+
+fn paint(code: &str, text: &str) -> String {
+    if COLOR.load(Ordering::Relaxed) { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+}
+
+/// A line about something that went wrong.
+pub(super) fn error_line(text: &str) {
+    line(&format!("{} {text}", paint("1;31", "runner:")));
+}
+
+/// A line that matters even with -q.
+pub(super) fn warning_line(text: &str) {
+    line(&format!("{} {text}", paint("1;33", "runner:")));
+}
+
+/// A line of prose.
+pub(super) fn notice_line(text: &str) {
+    line(&format!("{} {text}", paint("1;36", "runner:")));
+}
+
+/// Writes to stderr; a closed stderr is no reason to fail.
+fn line(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// An error with its code, causes, place and help.
+pub(super) fn diagnostic(error: impl miette::Diagnostic + Send + Sync + 'static) {
+    line(&format!("{:?}", miette::Report::new(error)));
+}
+
+/// Writes machine output; `false` when stdout is closed.
+pub(super) fn print(text: &str) -> bool {
+    let mut stdout = std::io::stdout();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_ok()
+}
+
+/// Writes one JSON document and a newline.
+pub(super) fn print_json<T: serde::Serialize>(value: &T) -> bool {
+    match serde_json::to_string_pretty(value) {
+        Ok(text) => print(&format!("{text}\n")),
+        Err(error) => {
+            error_line(&format!("cannot write JSON: {error}"));
+            false
+        }
+    }
+}

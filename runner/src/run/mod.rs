@@ -1,0 +1,17 @@
+//! The spine of one run and what is measured about it.
+//!
+//! `Policy → plan::compile → strict? refuse → store can take a record? → launch → Effect → start record → go →
+//! supervise → Outcome → observe → execution record`, the same for every workload.
+
+pub mod artifacts;
+mod observe;
+pub mod output;
+mod record;
+mod relay;
+mod spine;
+mod streams;
+mod supervise;
+
+pub use record::RecordError;
+pub use relay::Stdin;
+pub use spine::{Event, Finished, Observer, Request, RunError, execute};

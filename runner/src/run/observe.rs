@@ -1,0 +1,71 @@
+//! After the tree is dead: what it left behind.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+
+use ledger::facts::execution::Unmeasured;
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
+
+use super::artifacts::{FileTime, Limits, Place, Scan, scan};
+use crate::plan::{Launch, Plan};
+
+/// Writable places, remembered as they were before the run.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    places: Vec<Place>,
+    unmeasured: Vec<Unmeasured>,
+}
+
+impl Places {
+    /// Remembers them; to be called before "go".
+    pub(super) fn remember(plan: &Plan, launch: &Launch, limits: &Limits) -> Self {
+        let mut places = Self::default();
+        if let Some(workspace) = &launch.workspace {
+            match workspace.as_fd().try_clone_to_owned() {
+                Ok(root) => places.places.push(Place::fresh(root, "/workspace")),
+                Err(error) => places.lose("/workspace", &error),
+            }
+        } else if launch.effect.tier.is_some() {
+            places.unmeasured.push(unmeasured("unreadable: /workspace"));
+        }
+        for bind in plan.tree.binds.iter().filter(|bind| !bind.read_only) {
+            let opened = open(&bind.source)
+                .and_then(|root| Ok((root, FileTime::now().map_err(std::io::Error::other)?)));
+            match opened {
+                Ok((root, now)) => {
+                    places
+                        .places
+                        .push(Place::existing(root, &bind.target, now, limits))
+                }
+                Err(error) => places.lose(&bind.target.display().to_string(), &error),
+            }
+        }
+        places
+    }
+
+    fn lose(&mut self, place: &str, error: &std::io::Error) {
+        let errno = crate::sys::errno_name(error);
+        self.unmeasured
+            .push(unmeasured(&format!("unreadable: {place} ({errno})")));
+    }
+
+    /// What is there now and was not, or is not as it was.
+    pub(super) fn scan(self, limits: &Limits) -> Scan {
+        let mut scan = scan(&self.places, limits);
+        scan.unmeasured.splice(0..0, self.unmeasured);
+        scan
+    }
+}
+
+fn unmeasured(reason: &str) -> Unmeasured {
+    Unmeasured {
+        field: "artifacts".to_owned(),
+        reason: reason.to_owned(),
+    }
+}
+
+fn open(path: &Path) -> std::io::Result<OwnedFd> {
+    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW;
+    Ok(nix::fcntl::open(path, flags, Mode::empty())?)
+}

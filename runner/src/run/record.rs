@@ -1,0 +1,206 @@
+//! From what a run was to the two records that say it.
+
+use std::io;
+
+use ledger::bytes::canon::U53;
+use ledger::bytes::canon::{WriteLineError, to_canonical};
+use ledger::bytes::hash::Hash;
+use ledger::bytes::time::Stamp;
+use ledger::facts::control::Controls;
+use ledger::facts::execution::{
+    Execution, Output, PolicyRef, Program as ProgramFile, RunId, RuntimeUsed, Start, Workload,
+};
+use ledger::facts::list::{BlobList, List, Sealable};
+use ledger::file::durable::FileError;
+use ledger::file::store::{AppendError, Appended, BlobError, BlobWriter, Durability, Store};
+use ledger::record::{Body, Opened, Salted, SealError};
+use serde::Serialize;
+
+use super::output::Blob;
+use crate::plan::{Effect, Plan, Program, Runtime};
+
+/// A list longer than this, as JSON, becomes a blob: two of them and the rest fit a line.
+const LIST_BYTES: usize = 24 << 10;
+
+/// Why a run's record could not be made or kept.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub enum RecordError {
+    /// The ledger does not take it.
+    #[error("the record cannot be kept")]
+    #[diagnostic(code(runner::record::append))]
+    Append(
+        #[from]
+        #[diagnostic_source]
+        AppendError,
+    ),
+    /// A blob cannot be stored.
+    #[error("a blob cannot be kept")]
+    #[diagnostic(code(runner::record::blob))]
+    Blob(#[from] BlobError),
+    /// The run's lock cannot be taken.
+    #[error("the run cannot be marked as going on")]
+    #[diagnostic(code(runner::record::lock))]
+    Lock(#[from] FileError),
+    /// A value cannot be sealed.
+    #[error("a value cannot be sealed")]
+    #[diagnostic(code(runner::record::seal))]
+    Seal(#[from] SealError),
+    /// A value cannot be written.
+    #[error("a value cannot be written")]
+    #[diagnostic(code(runner::record::write))]
+    Write(#[from] WriteLineError),
+}
+
+/// The store's blobs, for captured output.
+pub(super) struct StoreBlob(pub(super) BlobWriter);
+
+impl io::Write for StoreBlob {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Blob for StoreBlob {
+    fn commit(self: Box<Self>) -> io::Result<Hash> {
+        self.0.commit().map_err(io::Error::other)
+    }
+}
+
+/// Writes a run's records.
+pub(super) struct Recorder<'a> {
+    pub(super) store: &'a mut Store,
+    pub(super) run: RunId,
+    pub(super) host: U53,
+    pub(super) policy: PolicyRef,
+    /// Nothing is sealed (`--clear`).
+    pub(super) clear: bool,
+}
+
+impl Recorder<'_> {
+    /// Appends the start record, unsynced: it shares its execution's sync.
+    pub(super) fn start(
+        &mut self,
+        plan: &Plan,
+        runtime: &dyn Runtime,
+        effect: Option<&Effect>,
+        controls: Controls,
+        stamp: &Stamp,
+    ) -> Result<Appended, RecordError> {
+        use std::os::unix::ffi::OsStrExt as _;
+        let argv: Vec<String> = plan
+            .job
+            .argv
+            .iter()
+            .map(|argument| ledger::bytes::canon::escape_bytes(argument.as_bytes()))
+            .collect();
+        let asked = argv.first().cloned().unwrap_or_default();
+        let id = asked.rsplit('/').next().unwrap_or_default().to_owned();
+        let program = match effect.map(|effect| &effect.program) {
+            Some(Program::Found { path, sha256 }) => ProgramFile {
+                path: path.clone(),
+                sha256: *sha256,
+            },
+            _ => ProgramFile {
+                path: asked,
+                sha256: None,
+            },
+        };
+        let mut opened = Opened::default();
+        let argv = self.list(argv)?;
+        let argv = self.seal(argv, &mut opened.argv)?;
+        let launch = match effect.filter(|effect| !effect.launch.is_empty()) {
+            Some(effect) => {
+                let list = self.list(effect.launch.clone())?;
+                Some(self.seal(list, &mut opened.launch)?)
+            }
+            None => None,
+        };
+        let body = Start {
+            controls,
+            host: self.host,
+            key_reachable: effect.filter(|effect| effect.key_reachable).map(|_| true),
+            matrix: None,
+            policy: self.policy.clone(),
+            run: self.run,
+            runtime: RuntimeUsed {
+                id: runtime.id().to_owned(),
+                launch,
+                sha256: None,
+                tier: effect.and_then(|effect| effect.tier).map(str::to_owned),
+                version: runtime.version(),
+            },
+            workload: Workload { argv, id, program },
+        };
+        self.append(
+            Body::Start(Box::new(body)),
+            opened,
+            stamp,
+            Durability::Deferred,
+        )
+    }
+
+    /// Appends the execution record and waits until it is on the disk.
+    pub(super) fn execution(
+        &mut self,
+        mut body: Execution,
+        stdout: Option<Output>,
+        stderr: Option<Output>,
+        stamp: &Stamp,
+    ) -> Result<Appended, RecordError> {
+        let mut opened = Opened::default();
+        body.result.stdout = stdout
+            .map(|output| self.seal(output, &mut opened.stdout))
+            .transpose()?;
+        body.result.stderr = stderr
+            .map(|output| self.seal(output, &mut opened.stderr))
+            .transpose()?;
+        self.append(
+            Body::Execution(Box::new(body)),
+            opened,
+            stamp,
+            Durability::Durable,
+        )
+    }
+
+    /// The list as it is, or, when it is long, as a blob.
+    pub(super) fn list<T: Serialize>(&mut self, items: Vec<T>) -> Result<List<T>, RecordError> {
+        let text = to_canonical(&items)?;
+        if text.len() <= LIST_BYTES {
+            return Ok(List::Inline(items));
+        }
+        let blob = self.store.put_blob(&text)?;
+        Ok(List::Blob(BlobList {
+            blob,
+            count: U53::saturating(items.len() as u64),
+        }))
+    }
+
+    fn seal<T: Serialize + Clone>(
+        &self,
+        value: T,
+        opened: &mut Option<Salted<T>>,
+    ) -> Result<Sealable<T>, RecordError> {
+        if self.clear {
+            return Ok(Sealable::Clear(value));
+        }
+        let salted = Salted::new(value)?;
+        let sealed = salted.sealed()?;
+        *opened = Some(salted);
+        Ok(sealed)
+    }
+
+    fn append(
+        &mut self,
+        body: Body,
+        opened: Opened,
+        stamp: &Stamp,
+        durability: Durability,
+    ) -> Result<Appended, RecordError> {
+        let opened = (!opened.is_empty()).then_some(opened);
+        Ok(self.store.append(body, opened, stamp, durability)?)
+    }
+}

@@ -1,0 +1,165 @@
+//! Both sides of a workload's standard streams.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use ledger::facts::control::Control;
+use ledger::facts::execution::{Output, Unmeasured};
+use ledger::file::store::Store;
+
+use super::output::{Blob, Capture, Stream};
+use super::record::StoreBlob;
+use super::relay::{Forward, RawMode, Stdin};
+use super::supervise::{Channel, Seen, Signals, Watch, supervise};
+use crate::plan::{Launch, Plan, Streams};
+use crate::sys::terminal;
+
+/// The runner's sides.
+#[derive(Debug, Default)]
+pub(super) struct Outer {
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+    /// The caller's input, and the pipe it goes into; without a pipe it goes into the terminal.
+    input: Option<(OwnedFd, Option<OwnedFd>)>,
+}
+
+/// What was seen and captured of a run.
+#[derive(Debug)]
+pub(super) struct Measured {
+    pub(super) seen: Seen,
+    pub(super) stdout: Option<Output>,
+    pub(super) stderr: Option<Output>,
+    pub(super) unmeasured: Vec<Unmeasured>,
+}
+
+/// Makes both sides.
+pub(super) fn connect(own_terminal: bool, stdin: Stdin) -> io::Result<(Streams, Outer)> {
+    let pipe = || nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(io::Error::from);
+    let mut inner = Streams {
+        stdin: None,
+        stdout: None,
+        stderr: None,
+    };
+    let mut outer = Outer::default();
+    match stdin {
+        Stdin::Nothing => {}
+        Stdin::Direct(from) | Stdin::Relayed(from) if own_terminal => {
+            outer.input = Some((from, None))
+        }
+        Stdin::Direct(from) => inner.stdin = Some(from),
+        Stdin::Relayed(from) => {
+            let (read, write) = pipe()?;
+            inner.stdin = Some(read);
+            outer.input = Some((from, Some(write)));
+        }
+    }
+    if !own_terminal {
+        let (read, write) = pipe()?;
+        (outer.stdout, inner.stdout) = (Some(read), Some(write));
+        let (read, write) = pipe()?;
+        (outer.stderr, inner.stderr) = (Some(read), Some(write));
+    }
+    Ok((inner, outer))
+}
+
+impl Outer {
+    /// Says "go", and watches until the tree is dead.
+    pub(super) fn watch(
+        self,
+        plan: &Plan,
+        launch: &Launch,
+        store: &mut Store,
+        signals: Signals,
+        cut: &mut dyn FnMut(Stream),
+    ) -> io::Result<Measured> {
+        let cap = if launch.effect.declares(Control::Output) {
+            plan.policy.resources.output_bytes
+        } else {
+            None
+        };
+        let cap = cap.map(|bytes| bytes.value());
+        // Two captures share one store; each opens at most one blob.
+        let store = Mutex::new(store);
+        let capture = |stream| {
+            Capture::new(stream, cap, || {
+                let mut store = store
+                    .lock()
+                    .map_err(|_| io::Error::other("a blob writer panicked"))?;
+                let writer = store.blob_writer().map_err(io::Error::other)?;
+                Ok(Box::new(StoreBlob(writer)) as Box<dyn Blob + Send>)
+            })
+        };
+        let mut channels = Vec::new();
+        let mut raw = None;
+        let stdin = io::stdin();
+        let (stdout, stderr) = (io::stdout(), io::stderr());
+        let mut input = None;
+        if let Some(master) = &launch.terminal {
+            let from = Some(master.try_clone()?);
+            let forward = Forward::new(stdout.as_fd())?;
+            channels.push(Channel {
+                from,
+                stream: Stream::Stdout,
+                capture: capture(Stream::Stdout),
+                forward,
+            });
+            raw = RawMode::set(stdin.as_fd())?;
+            if let Ok((rows, columns)) = terminal::window_size(stdin.as_fd()) {
+                terminal::set_window_size(master.as_fd(), rows, columns)?;
+            }
+            if let Some((from, _)) = self.input {
+                input = Some((from, Forward::new(master.as_fd())?));
+            }
+        } else {
+            for (from, stream, to) in [
+                (self.stdout, Stream::Stdout, stdout.as_fd()),
+                (self.stderr, Stream::Stderr, stderr.as_fd()),
+            ] {
+                let forward = Forward::new(to)?;
+                channels.push(Channel {
+                    from,
+                    stream,
+                    capture: capture(stream),
+                    forward,
+                });
+            }
+            if let Some((from, Some(to))) = self.input {
+                input = Some((from, Forward::from_owned(to)));
+            }
+        }
+        let mut watch = Watch {
+            init: &launch.init,
+            control: &launch.control,
+            owns_tree: launch.effect.declares(Control::Timeout) || launch.effect.tier.is_some(),
+            channels,
+            input,
+            terminal: launch.terminal.as_ref().map(|master| master.as_fd()),
+            deadline: plan
+                .policy
+                .resources
+                .timeout_ms
+                .map(|limit| Duration::from_millis(limit.value())),
+            signals,
+        };
+        let seen = supervise(&mut watch, cut);
+        drop(raw);
+        let seen = seen?;
+        let mut measured = Measured {
+            seen,
+            stdout: None,
+            stderr: None,
+            unmeasured: Vec::new(),
+        };
+        for channel in watch.channels {
+            let captured = channel.capture.finish();
+            measured.unmeasured.extend(captured.unmeasured);
+            match channel.stream {
+                Stream::Stdout => measured.stdout = Some(captured.output),
+                Stream::Stderr => measured.stderr = Some(captured.output),
+            }
+        }
+        Ok(measured)
+    }
+}

@@ -1,0 +1,416 @@
+//! From "go" to the end of the tree: streams, signals, the deadline.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::time::{ClockId, clock_gettime};
+
+use super::output::{Capture, Stream};
+use super::relay::{Forward, read_ready, set_nonblocking};
+use crate::init::wire::{self, FromInit, ToInit};
+use crate::sys::process::{self, Ended};
+use crate::sys::terminal;
+
+/// Passed on to the workload's process group.
+const PASSED: [Signal; 7] = [
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGWINCH,
+];
+/// How long a tree without a pid namespace may take to be killed by its own pid 1.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long output may wait for a caller that does not read, after the deadline.
+const PATIENCE_MS: u16 = 500;
+
+/// Signals that this process receives by descriptor from now on.
+#[derive(Debug)]
+pub(super) struct Signals(SignalFd);
+
+impl Signals {
+    /// Blocks them for this process; children reset that.
+    pub(super) fn block() -> io::Result<Self> {
+        let mut set = SigSet::empty();
+        PASSED.iter().for_each(|signal| set.add(*signal));
+        set.thread_block()?;
+        Ok(Self(SignalFd::with_flags(
+            &set,
+            SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,
+        )?))
+    }
+}
+
+/// How a run ended, as seen from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The main process ended.
+    Main(Ended),
+    /// The deadline came first.
+    Deadline,
+    /// The operator ended it, by this signal.
+    Operator(i32),
+    /// The kernel would not execute the program.
+    NotExecutable(i32),
+    /// Pid 1 ended without a word.
+    Lost(Ended),
+}
+
+/// What was seen of a run.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) end: End,
+    pub(super) duration: Duration,
+    pub(super) survivors: Option<u32>,
+}
+
+/// One stream of the workload and where it goes.
+pub(super) struct Channel<'a> {
+    pub(super) from: Option<OwnedFd>,
+    pub(super) stream: Stream,
+    pub(super) capture: Capture<'a>,
+    pub(super) forward: Forward,
+}
+
+/// Everything that is watched.
+pub(super) struct Watch<'a> {
+    pub(super) init: &'a OwnedFd,
+    pub(super) control: &'a UnixStream,
+    pub(super) owns_tree: bool,
+    pub(super) channels: Vec<Channel<'a>>,
+    /// The caller's input, and where it goes.
+    pub(super) input: Option<(OwnedFd, Forward)>,
+    /// The workload's terminal, whose size follows the caller's.
+    pub(super) terminal: Option<BorrowedFd<'a>>,
+    pub(super) deadline: Option<Duration>,
+    pub(super) signals: Signals,
+}
+
+/// Time since boot: it goes on while the machine sleeps, and never steps.
+pub(super) fn boot_time() -> io::Result<Duration> {
+    Ok(clock_gettime(ClockId::CLOCK_BOOTTIME)?.into())
+}
+
+struct State {
+    end: Option<End>,
+    ended_at: Option<Duration>,
+    survivors: Option<u32>,
+    /// When pid 1 is killed although it was told to end its tree.
+    give_up_at: Option<Duration>,
+    interrupts: u32,
+}
+
+/// Runs the workload to its end. `cut` is told of each stream that passes its cap.
+pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> io::Result<Seen> {
+    for channel in &watch.channels {
+        if let Some(from) = &channel.from {
+            set_nonblocking(from.as_fd())?;
+        }
+    }
+    let began = boot_time()?;
+    let deadline = watch.deadline.map(|limit| began.saturating_add(limit));
+    if wire::send(watch.control, &ToInit::Go).is_err() {
+        let how = process::wait(watch.init)?;
+        return Ok(Seen {
+            end: End::Lost(how),
+            duration: Duration::ZERO,
+            survivors: None,
+        });
+    }
+    let mut state = State {
+        end: None,
+        ended_at: None,
+        survivors: None,
+        give_up_at: None,
+        interrupts: 0,
+    };
+    let mut spoke_last = false;
+    loop {
+        let now = boot_time()?;
+        if state.end.is_none() && deadline.is_some_and(|deadline| now >= deadline) {
+            state.end = Some(End::Deadline);
+            state.ended_at = Some(now);
+            end_tree(watch, &mut state, now)?;
+        }
+        if state.give_up_at.is_some_and(|at| now >= at) {
+            state.give_up_at = None;
+            kill(watch.init)?;
+        }
+        let until = [deadline.filter(|_| state.end.is_none()), state.give_up_at]
+            .into_iter()
+            .flatten()
+            .min();
+        let ready = wait(
+            watch,
+            until.map(|until| until.saturating_sub(now)),
+            spoke_last,
+        )?;
+        if ready.signal {
+            take_signals(watch, &mut state)?;
+        }
+        if ready.control {
+            spoke_last |= !take_message(watch.control, &mut state)?;
+        }
+        pass_output(watch, &ready, cut)?;
+        pass_input(watch, &ready);
+        if ready.init {
+            break;
+        }
+    }
+    let how = process::wait(watch.init)?;
+    // Words that were said just before the end.
+    while !spoke_last && take_message(watch.control, &mut state)? {}
+    // The tree is dead: what is in the pipes is all there will be.
+    drain(watch, cut)?;
+    let patience =
+        matches!(state.end, Some(End::Deadline | End::Operator(_))).then_some(PATIENCE_MS);
+    for channel in &mut watch.channels {
+        channel.forward.flush(patience);
+    }
+    let ended = match state.ended_at {
+        Some(at) => at,
+        None => boot_time()?,
+    };
+    Ok(Seen {
+        end: state.end.unwrap_or(End::Lost(how)),
+        duration: ended.saturating_sub(began),
+        survivors: state.survivors,
+    })
+}
+
+#[derive(Default)]
+struct Ready {
+    init: bool,
+    control: bool,
+    signal: bool,
+    input: bool,
+    input_room: bool,
+    from: Vec<bool>,
+    room: Vec<bool>,
+}
+
+fn wait(watch: &Watch<'_>, timeout: Option<Duration>, control_closed: bool) -> io::Result<Ready> {
+    // Rounded up: waking before the moment would only spin.
+    let timeout = timeout.map_or(PollTimeout::NONE, |time| {
+        PollTimeout::try_from(time.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX)
+    });
+    let mut list = vec![
+        PollFd::new(watch.init.as_fd(), PollFlags::POLLIN),
+        PollFd::new(watch.signals.0.as_fd(), PollFlags::POLLIN),
+    ];
+    let control = push(
+        &mut list,
+        (!control_closed).then(|| watch.control.as_fd()),
+        PollFlags::POLLIN,
+    );
+    let input = watch.input.as_ref();
+    let input_at = push(
+        &mut list,
+        input
+            .filter(|(_, to)| !to.is_full())
+            .map(|(from, _)| from.as_fd()),
+        PollFlags::POLLIN,
+    );
+    let input_room = push(
+        &mut list,
+        input
+            .filter(|(_, to)| to.is_waiting())
+            .map(|(_, to)| to.fd()),
+        PollFlags::POLLOUT,
+    );
+    let mut from = Vec::new();
+    let mut room = Vec::new();
+    for channel in &watch.channels {
+        let open = channel.from.as_ref().filter(|_| !channel.forward.is_full());
+        from.push(push(
+            &mut list,
+            open.map(|from| from.as_fd()),
+            PollFlags::POLLIN,
+        ));
+        room.push(push(
+            &mut list,
+            channel.forward.is_waiting().then(|| channel.forward.fd()),
+            PollFlags::POLLOUT,
+        ));
+    }
+    match poll(&mut list, timeout) {
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let is_ready = |at: Option<usize>| {
+        at.and_then(|at| list.get(at))
+            .and_then(PollFd::revents)
+            .is_some_and(|events| !events.is_empty())
+    };
+    Ok(Ready {
+        init: is_ready(Some(0)),
+        signal: is_ready(Some(1)),
+        control: is_ready(control),
+        input: is_ready(input_at),
+        input_room: is_ready(input_room),
+        from: from.into_iter().map(is_ready).collect(),
+        room: room.into_iter().map(is_ready).collect(),
+    })
+}
+
+fn push<'fd>(
+    list: &mut Vec<PollFd<'fd>>,
+    fd: Option<BorrowedFd<'fd>>,
+    flags: PollFlags,
+) -> Option<usize> {
+    list.push(PollFd::new(fd?, flags));
+    Some(list.len() - 1)
+}
+
+/// Takes one message; `false` when there will be no more.
+fn take_message(control: &UnixStream, state: &mut State) -> io::Result<bool> {
+    match wire::receive::<FromInit>(control) {
+        Ok(FromInit::Started) => Ok(true),
+        Ok(FromInit::ExecFailed(errno)) => {
+            state.end.get_or_insert(End::NotExecutable(errno));
+            Ok(true)
+        }
+        Ok(FromInit::Ended { how, survivors }) => {
+            if state.end.is_none() {
+                state.end = Some(End::Main(how));
+                state.ended_at = Some(boot_time()?);
+                state.survivors = survivors;
+            }
+            Ok(true)
+        }
+        Err(_) => Ok(false),
+    }
+}
+
+fn take_signals(watch: &Watch<'_>, state: &mut State) -> io::Result<()> {
+    while let Some(info) = watch.signals.0.read_signal()? {
+        let number = i32::try_from(info.ssi_signo).unwrap_or(0);
+        if number == libc::SIGWINCH
+            && let Some(inner) = watch.terminal
+        {
+            if let Ok((rows, columns)) = terminal::window_size(io::stdin().as_fd()) {
+                terminal::set_window_size(inner, rows, columns)?;
+            }
+            continue;
+        }
+        if matches!(number, libc::SIGINT | libc::SIGTERM) {
+            state.interrupts += 1;
+            if state.interrupts > 1 && state.end.is_none() {
+                let now = boot_time()?;
+                state.end = Some(End::Operator(number));
+                state.ended_at = Some(now);
+                end_tree(watch, state, now)?;
+                continue;
+            }
+        }
+        // The workload may have just ended.
+        let _ = wire::send(watch.control, &ToInit::Signal(number));
+    }
+    Ok(())
+}
+
+fn end_tree(watch: &Watch<'_>, state: &mut State, now: Duration) -> io::Result<()> {
+    if watch.owns_tree {
+        return kill(watch.init);
+    }
+    // Without a pid namespace pid 1 kills its descendants itself.
+    let _ = wire::send(watch.control, &ToInit::End);
+    state.give_up_at = Some(now.saturating_add(GRACE));
+    Ok(())
+}
+
+fn kill(init: &OwnedFd) -> io::Result<()> {
+    match process::kill(init, libc::SIGKILL) {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        done => done,
+    }
+}
+
+fn pass_output(
+    watch: &mut Watch<'_>,
+    ready: &Ready,
+    cut: &mut dyn FnMut(Stream),
+) -> io::Result<()> {
+    let mut buffer = [0; 64 << 10];
+    for (channel, (from, room)) in watch
+        .channels
+        .iter_mut()
+        .zip(ready.from.iter().zip(&ready.room))
+    {
+        if *room {
+            channel.forward.write_ready();
+        }
+        if *from {
+            read_some(channel, &mut buffer, cut)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads once; whether there may be more.
+fn read_some(
+    channel: &mut Channel<'_>,
+    buffer: &mut [u8],
+    cut: &mut dyn FnMut(Stream),
+) -> io::Result<bool> {
+    let Some(from) = &channel.from else {
+        return Ok(false);
+    };
+    let Some(count) = read_ready(from.as_fd(), buffer)? else {
+        channel.from = None;
+        return Ok(false);
+    };
+    let bytes = buffer.get(..count).unwrap_or_default();
+    let taken = channel.capture.take(bytes);
+    channel
+        .forward
+        .add(bytes.get(..taken.forward).unwrap_or_default());
+    if taken.cut {
+        cut(channel.stream);
+    }
+    Ok(count > 0)
+}
+
+fn drain(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> io::Result<()> {
+    let mut buffer = [0; 64 << 10];
+    for channel in &mut watch.channels {
+        while read_some(channel, &mut buffer, cut)? {
+            if channel.forward.is_full() {
+                channel.forward.flush(Some(PATIENCE_MS));
+                if channel.forward.is_full() {
+                    // Nobody reads: what is kept is kept, only the live copy ends here.
+                    break;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn pass_input(watch: &mut Watch<'_>, ready: &Ready) {
+    let mut buffer = [0; 4096];
+    let Some((from, to)) = &mut watch.input else {
+        return;
+    };
+    if ready.input_room {
+        to.write_ready();
+    }
+    if ready.input {
+        match nix::unistd::read(&*from, &mut buffer) {
+            Ok(0) | Err(Errno::EIO) => {
+                to.flush(Some(PATIENCE_MS));
+                watch.input = None;
+            }
+            Ok(count) => to.add(buffer.get(..count).unwrap_or_default()),
+            Err(_) => {}
+        }
+    }
+}

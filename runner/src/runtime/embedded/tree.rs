@@ -1,0 +1,382 @@
+//! From the files that a plan shows to the steps that put them in place.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use crate::mechanism::identity::IdentitySpec;
+use crate::mechanism::owners::{HostIds, MapOwnersError, OwnerMaps};
+use crate::mechanism::protect::{Placeholders, ProtectSpec};
+use crate::mechanism::root::{Entry, Mask, RootSpec, Source, What};
+use crate::plan::{Plan, Shape};
+use crate::runtime::launch::planted_number;
+
+/// Of /etc, what programs need and what holds no secret; the rest is made up or missing.
+const ETC: [&str; 12] = [
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/ld.so.preload",
+    "/etc/alternatives",
+    "/etc/ssl",
+    "/etc/ca-certificates",
+    "/etc/ca-certificates.conf",
+    "/etc/pki",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/crypto-policies",
+];
+/// Device nodes that reach nothing.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+/// Below every home folder under the host's tree.
+const SECRETS: [&str; 14] = [
+    ".ssh",
+    ".aws",
+    ".azure",
+    ".gnupg",
+    ".kube",
+    ".docker",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".mozilla",
+    ".netrc",
+    ".git-credentials",
+    ".local/share/containment-ledger",
+];
+/// Host folders that the sandbox has of its own.
+const OWN: [&str; 9] = [
+    "proc",
+    "sys",
+    "dev",
+    "tmp",
+    "run",
+    "workspace",
+    "workload",
+    "lost+found",
+    "boot",
+];
+/// Read-only in /proc whatever the policy says.
+const PROC_READ_ONLY: [&str; 5] = [
+    "/proc/sys",
+    "/proc/irq",
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/sysrq-trigger",
+];
+/// Covered in /proc whatever the policy says.
+const PROC_COVERED: [&str; 7] = [
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/timer_list",
+    "/proc/sched_debug",
+    "/proc/latency_stats",
+    "/proc/acpi",
+    "/proc/scsi",
+];
+
+/// Everything that a launch needs of a plan's files.
+#[derive(Debug, Default)]
+pub(super) struct Built {
+    pub(super) root: RootSpec,
+    pub(super) protect: Vec<ProtectSpec>,
+    pub(super) planted: Vec<OwnedFd>,
+    pub(super) placeholders: Placeholders,
+    /// A protected path that could not be made ready.
+    pub(super) unprotected: Option<String>,
+    pub(super) mapped: Vec<PathBuf>,
+}
+
+impl Built {
+    fn put(&mut self, path: impl Into<PathBuf>, what: What) {
+        self.root.entries.push(Entry {
+            path: path.into(),
+            what,
+        });
+    }
+
+    fn show(&mut self, path: &Path, source: Source, read_only: bool, optional: bool) {
+        self.put(
+            path,
+            What::Bind {
+                source,
+                read_only,
+                device: false,
+                optional,
+            },
+        );
+    }
+
+    /// Something of the host's own tree: a link as a link, anything else read-only; nothing when it is not there.
+    fn show_as_it_is(&mut self, host: &Path, inside: &Path) {
+        let Ok(metadata) = std::fs::symlink_metadata(host) else {
+            return;
+        };
+        if metadata.is_symlink() {
+            if let Ok(to) = std::fs::read_link(host) {
+                self.put(inside, What::Link(to));
+            }
+        } else {
+            self.show(inside, Source::Path(host.to_owned()), true, true);
+        }
+    }
+
+    fn text(&mut self, path: &str, content: String) {
+        self.put(
+            path,
+            What::File {
+                content: content.into_bytes(),
+                mode: 0o644,
+            },
+        );
+    }
+}
+
+pub(super) fn build(
+    plan: &Plan,
+    ids: &HostIds,
+    inside: &IdentitySpec,
+    own_ipc: bool,
+) -> Result<Built, MapOwnersError> {
+    let mut built = Built::default();
+    match &plan.tree.shape {
+        Shape::Ephemeral => {
+            for system in crate::plan::SYSTEM {
+                built.show_as_it_is(Path::new(system), Path::new(system));
+            }
+            for file in ETC {
+                built.show_as_it_is(Path::new(file), Path::new(file));
+            }
+            make_up_etc(&mut built, plan, inside);
+        }
+        Shape::HostReadOnly => {
+            show_children(&mut built, Path::new("/"));
+            cover_secrets(&mut built, plan);
+        }
+        Shape::Custom(folder) => show_children(&mut built, folder),
+    }
+    devices(&mut built, plan, own_ipc);
+    let bytes = plan.tree.own_bytes;
+    built.put("/proc", What::Processes);
+    built.put(
+        "/tmp",
+        What::Memory {
+            mode: 0o1777,
+            bytes,
+        },
+    );
+    built.put(
+        "/var/tmp",
+        What::Memory {
+            mode: 0o1777,
+            bytes,
+        },
+    );
+    built.put("/workspace", What::Memory { mode: 0o755, bytes });
+    built.put("/run", What::Folder);
+    for secret in &plan.job.secrets {
+        let path = format!("/run/secrets/{}", secret.name);
+        built.put(
+            path,
+            What::File {
+                content: secret.value.clone(),
+                mode: 0o400,
+            },
+        );
+    }
+    show_binds(&mut built, plan, ids)?;
+    built
+        .root
+        .masks
+        .extend(PROC_READ_ONLY.map(|path| Mask::ReadOnly(path.into())));
+    built
+        .root
+        .masks
+        .extend(PROC_COVERED.map(|path| Mask::Empty(path.into())));
+    built.root.masks.extend(
+        plan.tree
+            .covered
+            .iter()
+            .map(|path| Mask::Empty(path.clone())),
+    );
+    Ok(built)
+}
+
+fn make_up_etc(built: &mut Built, plan: &Plan, inside: &IdentitySpec) {
+    let IdentitySpec { uid, gid, .. } = *inside;
+    let name = if uid == 0 { "root" } else { "sandbox" };
+    let root = if uid == 0 {
+        ""
+    } else {
+        "root:x:0:0:root:/:/usr/sbin/nologin\n"
+    };
+    let nobody = "nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n";
+    built.text(
+        "/etc/passwd",
+        format!("{root}{name}:x:{uid}:{gid}:sandbox:/workspace:/bin/sh\n{nobody}"),
+    );
+    let root = if gid == 0 { "" } else { "root:x:0:\n" };
+    built.text(
+        "/etc/group",
+        format!("{root}{name}:x:{gid}:\nnogroup:x:65534:\n"),
+    );
+    built.text(
+        "/etc/hosts",
+        "127.0.0.1 localhost sandbox\n::1 localhost sandbox\n".to_owned(),
+    );
+    built.text(
+        "/etc/nsswitch.conf",
+        "passwd: files\ngroup: files\nhosts: files dns\n".to_owned(),
+    );
+    if plan.policy.network.mode == ledger::facts::policy::NetworkMode::Unrestricted {
+        // The host's resolver is reachable, so its address is of use.
+        let real =
+            std::fs::canonicalize("/etc/resolv.conf").unwrap_or_else(|_| "/etc/resolv.conf".into());
+        built.show(
+            Path::new("/etc/resolv.conf"),
+            Source::Path(real),
+            true,
+            true,
+        );
+    } else {
+        built.text("/etc/resolv.conf", String::new());
+    }
+}
+
+fn show_children(built: &mut Built, folder: &Path) {
+    let mut names: Vec<_> = std::fs::read_dir(folder)
+        .map(|entries| {
+            entries
+                .filter_map(|entry| entry.ok().map(|entry| entry.file_name()))
+                .collect()
+        })
+        .unwrap_or_default();
+    names.sort();
+    for name in names {
+        if !OWN.iter().any(|own| name == *own) {
+            built.show_as_it_is(&folder.join(&name), &Path::new("/").join(&name));
+        }
+    }
+}
+
+/// The home folders' secrets, wherever accounts say homes are.
+fn cover_secrets(built: &mut Built, plan: &Plan) {
+    let mut homes: Vec<PathBuf> = vec!["/root".into()];
+    homes.extend(plan.job.home.clone());
+    if let Ok(text) = std::fs::read_to_string("/etc/passwd") {
+        homes.extend(
+            text.lines()
+                .filter_map(|line| line.split(':').nth(5))
+                .map(PathBuf::from),
+        );
+    }
+    for folder in ["/home", "/var/home"] {
+        let entries = std::fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .filter_map(Result::ok);
+        homes.extend(entries.map(|entry| entry.path()));
+    }
+    homes.retain(|home| home.is_absolute() && home.parent().is_some());
+    homes.sort();
+    homes.dedup();
+    for home in homes {
+        built
+            .root
+            .masks
+            .extend(SECRETS.map(|secret| Mask::Empty(home.join(secret))));
+    }
+    built
+        .root
+        .masks
+        .extend(["/etc/shadow", "/etc/gshadow", "/etc/ssh"].map(|path| Mask::Empty(path.into())));
+}
+
+fn devices(built: &mut Built, plan: &Plan, own_ipc: bool) {
+    let allowed = plan
+        .policy
+        .devices
+        .allow
+        .iter()
+        .map(|path| path.trim_start_matches("/dev/").to_owned());
+    for name in DEVICES.into_iter().map(str::to_owned).chain(allowed) {
+        let path = Path::new("/dev").join(name);
+        let source = Source::Path(path.clone());
+        built.put(
+            &path,
+            What::Bind {
+                source,
+                read_only: false,
+                device: true,
+                optional: true,
+            },
+        );
+    }
+    for (name, to) in [
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+        ("ptmx", "pts/ptmx"),
+    ] {
+        built.put(Path::new("/dev").join(name), What::Link(to.into()));
+    }
+    built.put("/dev/pts", What::Terminals);
+    built.put(
+        "/dev/shm",
+        What::Memory {
+            mode: 0o1777,
+            bytes: plan.tree.own_bytes,
+        },
+    );
+    if own_ipc {
+        built.put("/dev/mqueue", What::MessageQueues);
+    }
+}
+
+fn show_binds(built: &mut Built, plan: &Plan, ids: &HostIds) -> Result<(), MapOwnersError> {
+    let mut maps = OwnerMaps::new(ids.host_uid());
+    for bind in &plan.tree.binds {
+        let target = real_target(&built.root.entries, &bind.target);
+        if !bind.read_only && bind.source.is_dir() {
+            // Before the folder is copied: the copy shows what is there then and later alike.
+            match built.placeholders.make(&bind.source, &plan.tree.protect) {
+                Ok(paths) => built.protect.push(ProtectSpec {
+                    folder: target.clone(),
+                    paths,
+                }),
+                Err(error) => {
+                    built.unprotected = Some(format!(
+                        "{}: {}",
+                        bind.source.display(),
+                        crate::sys::errno_name(&error)
+                    ));
+                }
+            }
+        }
+        let source = if matches!(ids, HostIds::Allocated { .. }) {
+            let tree = maps.bring_in(&bind.source)?;
+            built.mapped.push(target.clone());
+            built.planted.push(tree);
+            Source::Planted(planted_number(built.planted.len() - 1))
+        } else {
+            Source::Path(bind.source.clone())
+        };
+        built.show(&target, source, bind.read_only, false);
+    }
+    Ok(())
+}
+
+/// A target whose first part is a link of the tree's own (`/lib` to `usr/lib`), with the link resolved, so that
+/// reading back finds the mount under the name that the kernel gives it.
+fn real_target(entries: &[Entry], target: &Path) -> PathBuf {
+    for entry in entries {
+        if let What::Link(to) = &entry.what
+            && let Ok(below) = target.strip_prefix(&entry.path)
+            && !below.as_os_str().is_empty()
+        {
+            return Path::new("/").join(to).join(below);
+        }
+    }
+    target.to_owned()
+}

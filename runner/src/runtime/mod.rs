@@ -1,0 +1,30 @@
+//! Runtimes: what isolates. Each answers for every control and builds one sandbox per launch.
+
+pub mod embedded;
+mod launch;
+pub mod native;
+mod read_back;
+
+use crate::plan::Runtime;
+
+/// Every runtime of this version, by preference.
+#[must_use]
+pub fn all() -> Vec<Box<dyn Runtime>> {
+    vec![Box::new(embedded::Embedded), Box::new(native::Native)]
+}
+
+/// Runtimes that are designed and not part of this version, with what they need.
+pub const LATER: &[(&str, &str)] = &[
+    (
+        "bwrap",
+        "needs the bwrap runtime, which this version does not have",
+    ),
+    (
+        "unshare",
+        "needs runtime templates, which this version does not have",
+    ),
+    (
+        "wasi",
+        "needs runner-wasi, which this version does not have",
+    ),
+];

@@ -1,0 +1,100 @@
+//! **native**: no isolation. The workload runs as the caller, with the caller's files, network and processes.
+//!
+//! It is there as the baseline of every measurement and is never chosen by itself: `--allow-native` or
+//! `RUNNER_ALLOW_NATIVE=1` must say so.
+
+use ledger::facts::control::Control;
+use ledger::facts::policy::Policy;
+
+use super::launch;
+use crate::init::wire::Spec;
+use crate::plan::{
+    Answer, Effect, Intent, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams,
+};
+
+/// The runtime that isolates nothing.
+#[derive(Debug)]
+pub struct Native;
+
+impl Runtime for Native {
+    fn id(&self) -> &'static str {
+        "native"
+    }
+
+    fn version(&self) -> String {
+        env!("CARGO_PKG_VERSION").to_owned()
+    }
+
+    fn answer(&self, control: Control, policy: &Policy, _job: &Job) -> Answer {
+        match control {
+            // The runner itself cuts what it passes on and keeps.
+            Control::Output => match policy.resources.output_bytes {
+                Some(bytes) => {
+                    Answer::Intends(Intent::by("runner-cap").limited(format!("{bytes} bytes")))
+                }
+                None => Answer::Cannot(Reason::POLICY_SETS_NO_LIMIT.into()),
+            },
+            Control::Network
+            | Control::Filesystem
+            | Control::Process
+            | Control::Environment
+            | Control::Privilege
+            | Control::Memory
+            | Control::Processes
+            | Control::Syscalls
+            | Control::Cpu
+            | Control::Timeout
+            | Control::Devices
+            | Control::User
+            | Control::Ipc
+            | Control::Descriptors
+            | Control::Terminal
+            | Control::Files
+            | Control::Disk => Answer::Cannot(Reason::NO_ISOLATION.into()),
+        }
+    }
+
+    fn launch(&self, plan: &Plan, streams: Streams) -> Result<Launch, LaunchError> {
+        let spec = Spec {
+            identity: None,
+            root: None,
+            protect: Vec::new(),
+            loopback: false,
+            host_name: false,
+            deny_user_namespaces: false,
+            give_up_privilege: false,
+            open_files: None,
+            seccomp: None,
+            landlock: None,
+            terminal: plan.job.terminal,
+            owns_tree: false,
+            program: Some(launch::program(plan)),
+            fault: crate::sys::fault::text(),
+        };
+        let init = launch::start(
+            0,
+            launch::Prepared {
+                streams,
+                planted: Vec::new(),
+            },
+            |_| Ok(()),
+            &spec,
+        )?;
+        let mut effect = Effect::new(launch::found(plan, init.report.program.as_ref()));
+        effect.launch = vec!["native".to_owned()];
+        effect.key_reachable = true;
+        effect.host_uid = Some(nix::unistd::geteuid().as_raw());
+        if let Some(intent) = plan.intended.get(&Control::Output) {
+            effect.declare(intent.declare(Control::Output));
+        }
+        Ok(Launch {
+            effect,
+            init: init.pidfd,
+            init_pid: init.pid,
+            control: init.control,
+            terminal: init.terminal,
+            workspace: None,
+            held: Vec::new(),
+        })
+    }
+}

@@ -1,0 +1,322 @@
+//! Looking at a sandbox from outside, before "go": calls that succeeded without effect are found here.
+//!
+//! Everything is read from the runner's own /proc; a fact that cannot be read counts as not in effect.
+
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::mechanism::{Failure, Outcomes, mounts};
+
+/// What must be seen.
+#[derive(Debug, Default)]
+pub(super) struct Expected {
+    /// Namespaces that must differ from the runner's: mechanism and file below /proc/PID/ns.
+    pub(super) namespaces: Vec<(&'static str, &'static str)>,
+    /// The workload's ids on the host.
+    pub(super) ids: Option<(u32, u32)>,
+    /// No capability, and none to be had.
+    pub(super) no_privilege: bool,
+    /// A filter.
+    pub(super) seccomp: bool,
+    /// RLIMIT_NOFILE.
+    pub(super) open_files: Option<u64>,
+    /// A session of its own.
+    pub(super) session: bool,
+    /// A root in memory.
+    pub(super) own_root: bool,
+    /// Places that must be read-only with everything below but the writable ones.
+    pub(super) read_only: Vec<PathBuf>,
+    /// Places that may be written.
+    pub(super) writable: Vec<PathBuf>,
+    /// Places that must be covered by a read-only mount, where they exist.
+    pub(super) masks: Vec<PathBuf>,
+    /// Protected places below writable ones.
+    pub(super) protected: Vec<PathBuf>,
+    /// Places whose owners must be mapped.
+    pub(super) mapped: Vec<PathBuf>,
+    /// A /proc of its own.
+    pub(super) own_proc: bool,
+}
+
+/// Notes in `outcomes` what has no effect; returns the workload's user id as the host sees it.
+pub(super) fn read_back(init: i32, expected: &Expected, outcomes: &mut Outcomes) -> Option<u32> {
+    for (mechanism, name) in &expected.namespaces {
+        outcomes.note(mechanism, differs(init, name));
+    }
+    let mounted = read_mounts(init, expected, outcomes);
+    if let Err(failure) = mounted {
+        outcomes.note("pivot-root", Err(failure.clone()));
+        outcomes.note("read-only", Err(failure));
+    }
+    let workload = only_child(init).unwrap_or(init);
+    read_session_and_limits(workload, expected, outcomes);
+    match read_status(workload, expected, outcomes) {
+        Ok(uid) => Some(uid),
+        Err(failure) => {
+            for mechanism in [
+                "set-ids",
+                "set-groups",
+                "capabilities",
+                "bounding-set",
+                "no-new-privs",
+                "seccomp",
+            ] {
+                outcomes.note(mechanism, Err(failure.clone()));
+            }
+            None
+        }
+    }
+}
+
+fn differs(init: i32, name: &str) -> Result<(), Failure> {
+    let inode = |path: String| {
+        std::fs::metadata(&path)
+            .map(|metadata| metadata.ino())
+            .map_err(|error| Failure::call(format!("read {path}"), &error))
+    };
+    if inode(format!("/proc/self/ns/{name}"))? == inode(format!("/proc/{init}/ns/{name}"))? {
+        return Err(Failure::no_effect(format!("make a {name} namespace")));
+    }
+    Ok(())
+}
+
+/// The workload's process: pid 1's only child before "go".
+fn only_child(init: i32) -> Option<i32> {
+    let listed = std::fs::read_to_string(format!("/proc/{init}/task/{init}/children"));
+    if let Ok(text) = &listed {
+        return text.split_whitespace().next()?.parse().ok();
+    }
+    // Kernels without CONFIG_PROC_CHILDREN.
+    std::fs::read_dir("/proc")
+        .ok()?
+        .filter_map(Result::ok)
+        .find_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            let parent: i32 = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
+            (parent == init).then_some(pid)
+        })
+}
+
+fn read_status(
+    workload: i32,
+    expected: &Expected,
+    outcomes: &mut Outcomes,
+) -> Result<u32, Failure> {
+    let path = format!("/proc/{workload}/status");
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| Failure::call(format!("read {path}"), &error))?;
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|line| line.strip_prefix(':'))
+            .map(str::trim)
+            .ok_or_else(|| Failure::no_effect(format!("read {name} in {path}")))
+    };
+    let numbers = |name: &str| -> Result<Vec<u32>, Failure> {
+        Ok(field(name)?
+            .split_whitespace()
+            .filter_map(|number| number.parse().ok())
+            .collect())
+    };
+    let uids = numbers("Uid")?;
+    let gids = numbers("Gid")?;
+    let groups = numbers("Groups")?;
+    if let Some((uid, gid)) = expected.ids {
+        let taken =
+            uids.iter().all(|found| *found == uid) && gids.iter().all(|found| *found == gid);
+        let taken = if taken {
+            Ok(())
+        } else {
+            Err(Failure::no_effect("take the workload's ids"))
+        };
+        outcomes.note("set-ids", taken);
+        let alone = groups.iter().all(|found| *found == gid);
+        let alone = if alone {
+            Ok(())
+        } else {
+            Err(Failure::no_effect("drop supplementary groups"))
+        };
+        outcomes.note("set-groups", alone);
+    }
+    let is_zero = |name: &str| field(name).map(|value| value.bytes().all(|digit| digit == b'0'));
+    if expected.no_privilege {
+        let mut none = true;
+        for name in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            none &= is_zero(name)?;
+        }
+        let held = |none: bool, attempt: &str| {
+            if none {
+                Ok(())
+            } else {
+                Err(Failure::no_effect(attempt))
+            }
+        };
+        outcomes.note("capabilities", held(none, "empty the capability sets"));
+        outcomes.note(
+            "bounding-set",
+            held(is_zero("CapBnd")?, "empty the bounding set"),
+        );
+        outcomes.note(
+            "no-new-privs",
+            held(field("NoNewPrivs")? == "1", "set no_new_privs"),
+        );
+    }
+    if expected.seccomp {
+        let filtered = if field("Seccomp")? == "2" {
+            Ok(())
+        } else {
+            Err(Failure::no_effect("install the filter"))
+        };
+        outcomes.note("seccomp", filtered);
+    }
+    uids.first()
+        .copied()
+        .ok_or_else(|| Failure::no_effect(format!("read Uid in {path}")))
+}
+
+fn read_session_and_limits(workload: i32, expected: &Expected, outcomes: &mut Outcomes) {
+    if expected.session {
+        let read = || -> io::Result<bool> {
+            let stat = std::fs::read_to_string(format!("/proc/{workload}/stat"))?;
+            let session = stat
+                .rsplit_once(") ")
+                .and_then(|(_, rest)| rest.split(' ').nth(3));
+            Ok(session == Some(workload.to_string().as_str()))
+        };
+        outcomes.note("new-session", held(read(), "begin a session"));
+    }
+    if let Some(limit) = expected.open_files {
+        let read = || -> io::Result<bool> {
+            let limits = std::fs::read_to_string(format!("/proc/{workload}/limits"))?;
+            let line = limits
+                .lines()
+                .find_map(|line| line.strip_prefix("Max open files"));
+            let mut values = line
+                .unwrap_or_default()
+                .split_whitespace()
+                .map(|value| value.parse::<u64>().ok());
+            Ok(values.next().flatten() == Some(limit) && values.next().flatten() == Some(limit))
+        };
+        outcomes.note("limit-files", held(read(), "limit open files"));
+    }
+    let read = || -> io::Result<bool> {
+        let mut closing = true;
+        for entry in std::fs::read_dir(format!("/proc/{workload}/fdinfo"))? {
+            let entry = entry?;
+            let number: i32 = entry
+                .file_name()
+                .to_string_lossy()
+                .parse()
+                .map_err(io::Error::other)?;
+            if number > 2 {
+                let info = std::fs::read_to_string(entry.path())?;
+                let flags = info
+                    .lines()
+                    .find_map(|line| line.strip_prefix("flags:"))
+                    .unwrap_or_default();
+                let flags = i32::from_str_radix(flags.trim(), 8).map_err(io::Error::other)?;
+                closing &= flags & libc::O_CLOEXEC != 0;
+            }
+        }
+        Ok(closing)
+    };
+    outcomes.note("close-descriptors", held(read(), "close descriptors"));
+}
+
+fn held(read: io::Result<bool>, attempt: &str) -> Result<(), Failure> {
+    match read {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Failure::no_effect(attempt)),
+        Err(error) => Err(Failure::call(format!("read back: {attempt}"), &error)),
+    }
+}
+
+fn read_mounts(init: i32, expected: &Expected, outcomes: &mut Outcomes) -> Result<(), Failure> {
+    if !expected.own_root {
+        return Ok(());
+    }
+    let path = PathBuf::from(format!("/proc/{init}/mountinfo"));
+    let all = mounts::read(&path)
+        .map_err(|error| Failure::call(format!("read {}", path.display()), &error))?;
+    let root = mounts::at(&all, Path::new("/"));
+    let own = root.is_some_and(|mount| mount.kind == "tmpfs");
+    outcomes.note(
+        "pivot-root",
+        if own {
+            Ok(())
+        } else {
+            Err(Failure::no_effect("enter a root of its own"))
+        },
+    );
+    if expected.own_proc {
+        let own = mounts::at(&all, Path::new("/proc")).is_some_and(|mount| mount.kind == "proc");
+        outcomes.note(
+            "proc",
+            if own {
+                Ok(())
+            } else {
+                Err(Failure::no_effect("mount a fresh /proc"))
+            },
+        );
+    }
+    let mut writable_at = None;
+    if !root.is_some_and(|mount| mount.has("ro")) {
+        writable_at = Some(PathBuf::from("/"));
+    }
+    for place in &expected.read_only {
+        let mut seen = false;
+        for mount in mounts::below(&all, place) {
+            seen |= mount.target == *place;
+            // Shown through a writable place that lies deeper than this one.
+            let excepted = expected
+                .writable
+                .iter()
+                .any(|open| open.starts_with(place) && mount.target.starts_with(open));
+            if !mount.has("ro") && !excepted {
+                writable_at = Some(mount.target.clone());
+            }
+        }
+        if !seen {
+            writable_at = Some(place.clone());
+        }
+    }
+    let read_only = writable_at.map_or(Ok(()), |at| {
+        Err(Failure::no_effect(format!(
+            "make {} read-only",
+            at.display()
+        )))
+    });
+    outcomes.note("read-only", read_only);
+    if let Some(place) = not_covered(&all, &expected.masks) {
+        outcomes.note(
+            "proc-mask",
+            Err(Failure::no_effect(format!("cover {}", place.display()))),
+        );
+    }
+    if let Some(place) = not_covered(&all, &expected.protected) {
+        outcomes.note(
+            "protect",
+            Err(Failure::no_effect(format!("protect {}", place.display()))),
+        );
+    }
+    for place in &expected.mapped {
+        let mapped = mounts::at(&all, place).is_some_and(|mount| mount.has("idmapped"));
+        let mapped = if mapped {
+            Ok(())
+        } else {
+            Err(Failure::no_effect(format!(
+                "map owners of {}",
+                place.display()
+            )))
+        };
+        outcomes.note("idmap", mapped);
+    }
+    Ok(())
+}
+
+fn not_covered<'a>(all: &[mounts::Mount], places: &'a [PathBuf]) -> Option<&'a PathBuf> {
+    places
+        .iter()
+        .find(|place| !mounts::at(all, place).is_some_and(|mount| mount.has("ro")))
+}
