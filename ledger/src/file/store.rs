@@ -49,6 +49,7 @@ use crate::record::{Body, Close, Custody, Opened, Origin, WriteRecordError};
 
 use super::durable::{self, FileError};
 use layout::Layout;
+pub(in crate::file) use layout::NAMES;
 use lock::LedgerLock;
 use state::State;
 

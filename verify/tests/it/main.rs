@@ -1,5 +1,7 @@
 //! `verify` from outside: the binary over every vector, its result, its manners, its dependencies.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
 mod command;
 mod dependencies;
 mod order;
