@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::execution::Unmeasured;
 use crate::bytes::canon::U53;
 use crate::bytes::hash::Hash;
 use crate::bytes::time::BootId;
@@ -44,6 +45,9 @@ pub struct HostFacts {
     pub sysctls: BTreeMap<String, String>,
     /// Effective user id of the runner.
     pub uid: u32,
+    /// Facts that could not be read, and why; absent when there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unmeasured: Option<Vec<Unmeasured>>,
 }
 
 /// How control groups are laid out.
@@ -74,6 +78,11 @@ pub enum CgroupLayout {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RunnerFacts {
+    /// Which file that was: device, inode, size and time of its last change (ctime). While a later run of the
+    /// same boot finds the same, the file need not be hashed again. Absent where the file system's times
+    /// do not show every change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// SHA-256 of the program file.
     pub sha256: Hash,
     /// Its version.

@@ -37,7 +37,9 @@ pub(super) fn run(global: &Global, args: CloseArgs) -> u8 {
 /// Says which record was written.
 pub(super) fn tell_record(global: &Global, appended: &Appended, kind: &str) {
     if global.is_json() {
-        report::print_json(&serde_json::json!({ "kind": kind, "sequence": appended.sequence, "hash": appended.hash }));
+        report::print_json(
+            &serde_json::json!({ "kind": kind, "sequence": appended.sequence, "hash": appended.hash }),
+        );
     } else if !global.quiet {
         report::notice_line(&format!("record {}: {kind}", appended.sequence));
     }

@@ -32,7 +32,10 @@ pub(super) fn man(args: &ManArgs) -> u8 {
     match clap_mangen::generate_to(Cli::command(), &args.folder) {
         Ok(()) => 0,
         Err(error) => {
-            report::error_line(&format!("cannot write man pages into {}: {error}", args.folder.display()));
+            report::error_line(&format!(
+                "cannot write man pages into {}: {error}",
+                args.folder.display()
+            ));
             FAILED
         }
     }

@@ -8,8 +8,8 @@ use clap::{ArgAction, Args};
 use ledger::facts::control::Control;
 use ledger::facts::execution::{NotExecuted, Outcome, Verdict};
 use ledger::facts::policy::{
-    ApplyChangesError, Bind, CATALOGUE, Catalogued, Changes, DEFAULT_POLICY, HostPort, NetworkMode, Policy, ReadPolicyError,
-    UnknownPolicy, units,
+    ApplyChangesError, Bind, CATALOGUE, Catalogued, Changes, DEFAULT_POLICY, HostPort, NetworkMode,
+    Policy, ReadPolicyError, UnknownPolicy, units,
 };
 
 use super::{FAILED, Global, ledger as ledgers, report};
@@ -99,7 +99,12 @@ pub(super) struct ExecArgs {
     #[arg(long)]
     pub(super) dry_run: bool,
     /// The program and its arguments
-    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        value_name = "PROGRAM",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     pub(super) command: Vec<OsString>,
 }
 
@@ -108,7 +113,10 @@ pub(super) struct ExecArgs {
 pub(super) enum ExecError {
     /// No such policy.
     #[error(transparent)]
-    #[diagnostic(code(runner::exec::policy), help("`runner policies` lists the catalogue; a file needs a `/` or `.json` in its name"))]
+    #[diagnostic(
+        code(runner::exec::policy),
+        help("`runner policies` lists the catalogue; a file needs a `/` or `.json` in its name")
+    )]
     UnknownPolicy(#[from] UnknownPolicy),
     /// The policy file cannot be read.
     #[error("cannot read {path}", path = path.display())]
@@ -156,10 +164,16 @@ pub(super) enum ExecError {
 impl ExecArgs {
     /// The policy with this command line on top.
     pub(super) fn policy(&self) -> Result<Policy, ExecError> {
-        let wrong = |flag, value: &str, why: String| ExecError::Value { flag, value: value.to_owned(), why };
+        let wrong = |flag, value: &str, why: String| ExecError::Value {
+            flag,
+            value: value.to_owned(),
+            why,
+        };
         let policy = load(&self.policy)?;
         let binds = |flag: &'static str, list: &[String]| -> Result<Vec<Bind>, ExecError> {
-            list.iter().map(|text| bind(text).map_err(|why| wrong(flag, text, why))).collect()
+            list.iter()
+                .map(|text| bind(text).map_err(|why| wrong(flag, text, why)))
+                .collect()
         };
         let mut changes = Changes {
             read: binds("read", &self.read)?,
@@ -172,17 +186,23 @@ impl ExecArgs {
             ..Changes::default()
         };
         if let Some(text) = &self.memory {
-            changes.memory_mb = Some(units::memory_mb(text).map_err(|why| wrong("memory", text, why.to_string()))?);
+            changes.memory_mb =
+                Some(units::memory_mb(text).map_err(|why| wrong("memory", text, why.to_string()))?);
         }
         if let Some(text) = &self.cpu {
-            changes.cpu_millis = Some(units::cpu_millis(text).map_err(|why| wrong("cpu", text, why.to_string()))?);
+            changes.cpu_millis =
+                Some(units::cpu_millis(text).map_err(|why| wrong("cpu", text, why.to_string()))?);
         }
         if let Some(text) = &self.timeout {
-            changes.timeout_ms = Some(units::timeout_ms(text).map_err(|why| wrong("timeout", text, why.to_string()))?);
+            changes.timeout_ms = Some(
+                units::timeout_ms(text).map_err(|why| wrong("timeout", text, why.to_string()))?,
+            );
         }
         for text in &self.env {
             match text.split_once('=') {
-                Some((name, value)) => changes.environment.push((name.to_owned(), value.to_owned())),
+                Some((name, value)) => changes
+                    .environment
+                    .push((name.to_owned(), value.to_owned())),
                 None => changes.allowed_environment.push(text.clone()),
             }
         }
@@ -194,12 +214,19 @@ impl ExecArgs {
         let mut secrets = Vec::new();
         for name in &self.secret {
             use std::os::unix::ffi::OsStringExt as _;
-            let wrong = |why: &str| ExecError::Value { flag: "secret", value: name.clone(), why: why.to_owned() };
+            let wrong = |why: &str| ExecError::Value {
+                flag: "secret",
+                value: name.clone(),
+                why: why.to_owned(),
+            };
             if name.is_empty() || name.contains(['/', '\0', '=']) || name == "." || name == ".." {
                 return Err(wrong("expected the name of a variable"));
             }
             let value = std::env::var_os(name).ok_or_else(|| wrong("no such variable is set"))?;
-            secrets.push(Secret { name: name.clone(), value: value.into_vec() });
+            secrets.push(Secret {
+                name: name.clone(),
+                value: value.into_vec(),
+            });
         }
         Ok(Job {
             argv: self.command.clone(),
@@ -218,12 +245,19 @@ impl ExecArgs {
 
     /// The runtime that is meant, and why when it was chosen.
     pub(super) fn runtime(&self) -> Result<Box<dyn Runtime>, ExecError> {
-        let named = if self.runtime == "auto" { "embedded" } else { self.runtime.as_str() };
+        let named = if self.runtime == "auto" {
+            "embedded"
+        } else {
+            self.runtime.as_str()
+        };
         if named == "native" && !self.native_allowed() {
             let text = "the native runtime isolates nothing: say --allow-native or set RUNNER_ALLOW_NATIVE=1";
             return Err(ExecError::Runtime(text.to_owned()));
         }
-        if let Some(runtime) = crate::runtime::all().into_iter().find(|runtime| runtime.id() == named) {
+        if let Some(runtime) = crate::runtime::all()
+            .into_iter()
+            .find(|runtime| runtime.id() == named)
+        {
             return Ok(runtime);
         }
         let later = crate::runtime::LATER.iter().find(|(id, _)| *id == named);
@@ -234,7 +268,8 @@ impl ExecArgs {
     }
 
     fn native_allowed(&self) -> bool {
-        self.allow_native || std::env::var_os("RUNNER_ALLOW_NATIVE").is_some_and(|value| value == "1")
+        self.allow_native
+            || std::env::var_os("RUNNER_ALLOW_NATIVE").is_some_and(|value| value == "1")
     }
 }
 
@@ -242,7 +277,10 @@ impl ExecArgs {
 fn load(name: &str) -> Result<Policy, ExecError> {
     if name.contains('/') || name.ends_with(".json") {
         let path = PathBuf::from(name);
-        let text = std::fs::read(&path).map_err(|source| ExecError::PolicyFile { path: path.clone(), source })?;
+        let text = std::fs::read(&path).map_err(|source| ExecError::PolicyFile {
+            path: path.clone(),
+            source,
+        })?;
         return Ok(Policy::parse(name, &text)?);
     }
     debug_assert!(!CATALOGUE.is_empty());
@@ -287,7 +325,7 @@ enum Failure {
     Exec(ExecError),
     Ledger(ledgers::LedgerError),
     Run(crate::run::RunError),
-    Host(crate::host::HostError),
+    Host(crate::host::GatherHostError),
     Io(io::Error),
 }
 
@@ -296,14 +334,33 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
     let runtime = args.runtime().map_err(Failure::Exec)?;
     // What cannot be carried out is said before a ledger is begun.
     args.job(Vec::new()).map_err(Failure::Exec)?;
-    let mut events = args.events.as_deref().map(Events::open).transpose().map_err(Failure::Exec)?;
-    let host = crate::host::facts().map_err(Failure::Host)?;
-    let (mut store, _) = ledgers::open(global, true, args.accept_rollback).map_err(Failure::Ledger)?;
-    let job = args.job(ledgers::evidence(global, Some(&store))).map_err(Failure::Exec)?;
+    let mut events = args
+        .events
+        .as_deref()
+        .map(Events::open)
+        .transpose()
+        .map_err(Failure::Exec)?;
+    let (mut store, stamp) =
+        ledgers::open(global, true, args.accept_rollback).map_err(Failure::Ledger)?;
+    let host = crate::host::gather(None).map_err(Failure::Host)?;
+    let job = args
+        .job(ledgers::evidence(global, Some(&store)))
+        .map_err(Failure::Exec)?;
     let stdin = Stdin::choose(args.interactive || args.terminal).map_err(Failure::Io)?;
-    let now = || crate::host::now().map_err(io::Error::other);
-    let request = Request { policy, job, runtime: runtime.as_ref(), host: &host, now: &now, clear: args.clear, stdin };
-    let mut watcher = Watcher { quiet: global.quiet, events: events.as_mut() };
+    let now = || crate::host::now(&stamp.clock.boot_id).map_err(io::Error::other);
+    let request = Request {
+        policy,
+        job,
+        runtime: runtime.as_ref(),
+        host: &host,
+        now: &now,
+        clear: args.clear,
+        stdin,
+    };
+    let mut watcher = Watcher {
+        quiet: global.quiet,
+        events: events.as_mut(),
+    };
     let finished = execute(request, &mut store, &mut watcher).map_err(Failure::Run)?;
     ledgers::tell(global, &mut store);
     if let Some(events) = &mut events {
@@ -321,7 +378,9 @@ fn status(finished: &Finished) -> u8 {
         Outcome::Signaled => result.signal.map_or(FAILED, |signal| 128 + signal),
         Outcome::Timeout => TIMEOUT,
         Outcome::Interrupted => {
-            let signal = finished.ended_by.and_then(|signal| u8::try_from(signal).ok());
+            let signal = finished
+                .ended_by
+                .and_then(|signal| u8::try_from(signal).ok());
             signal.map_or(FAILED, |signal| 128 + signal)
         }
         Outcome::NotExecuted => match result.reason {
@@ -342,17 +401,29 @@ fn tell(global: &Global, args: &ExecArgs, finished: &Finished, folder: &Path) {
             Some(NotExecuted::Refused) => format!(
                 "refused, record {sequence}: {obstacle}\n  way out: `runner doctor` says what on this host stands in the way; --best-effort runs without and records it"
             ),
-            Some(NotExecuted::NotFound) => format!("not found inside, record {sequence}: {program}{}", show_how(&args.command)),
+            Some(NotExecuted::NotFound) => format!(
+                "not found inside, record {sequence}: {program}{}",
+                show_how(&args.command)
+            ),
             Some(NotExecuted::NotExecutable) => {
-                format!("not executable, record {sequence}: {program} ({})", errno(result.errno))
+                format!(
+                    "not executable, record {sequence}: {program} ({})",
+                    errno(result.errno)
+                )
             }
-            Some(NotExecuted::LaunchFailed) | None => format!("could not launch, record {sequence}: {obstacle}"),
+            Some(NotExecuted::LaunchFailed) | None => {
+                format!("could not launch, record {sequence}: {obstacle}")
+            }
         };
         report::error_line(&text);
         return;
     }
-    let lost: Vec<String> =
-        finished.controls.unsupported.iter().map(|gap| format!("{} ({})", gap.control, gap.reason)).collect();
+    let lost: Vec<String> = finished
+        .controls
+        .unsupported
+        .iter()
+        .map(|gap| format!("{} ({})", gap.control, gap.reason))
+        .collect();
     if !lost.is_empty() {
         report::warning_line(&format!("not in force: {}", lost.join(", ")));
     }
@@ -363,26 +434,38 @@ fn tell(global: &Global, args: &ExecArgs, finished: &Finished, folder: &Path) {
             (Verdict::Failed, _, Some(signal)) => format!(" (signal {signal})"),
             _ => String::new(),
         };
-        report::notice_line(&format!("record {sequence}: {verdict}{what}, in {}", folder.display()));
+        report::notice_line(&format!(
+            "record {sequence}: {verdict}{what}, in {}",
+            folder.display()
+        ));
     }
 }
 
 fn errno(number: Option<i32>) -> String {
-    number.map_or_else(String::new, |number| crate::sys::errno_name(&io::Error::from_raw_os_error(number)))
+    number.map_or_else(String::new, |number| {
+        crate::sys::errno_name(&io::Error::from_raw_os_error(number))
+    })
 }
 
 /// Where the program is outside, and which --read would show it.
 fn show_how(command: &[OsString]) -> String {
-    let Some(name) = command.first().map(Path::new) else { return String::new() };
+    let Some(name) = command.first().map(Path::new) else {
+        return String::new();
+    };
     let found = if name.components().count() > 1 {
         std::path::absolute(name).ok().filter(|path| path.is_file())
     } else {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
+        std::env::split_paths(&path)
+            .map(|folder| folder.join(name))
+            .find(|path| path.is_file())
     };
     found.map_or_else(String::new, |path| {
         let folder = path.parent().unwrap_or(Path::new("/")).display();
-        format!("\n  it exists outside as {}: --read {folder} would show it", path.display())
+        format!(
+            "\n  it exists outside as {}: --read {folder} would show it",
+            path.display()
+        )
     })
 }
 
@@ -399,7 +482,9 @@ impl Observer for Watcher<'_> {
         }
         match event {
             Event::Remark(text) if !self.quiet => report::notice_line(text),
-            Event::Cut(stream) => report::warning_line(&format!("{stream} is past its cap; the rest is counted and hashed, not shown")),
+            Event::Cut(stream) => report::warning_line(&format!(
+                "{stream} is past its cap; the rest is counted and hashed, not shown"
+            )),
             Event::Remark(_) | Event::Started { .. } | Event::Ended { .. } => {}
         }
     }
@@ -414,21 +499,38 @@ struct Events {
 
 impl Events {
     fn open(to: &str) -> Result<Self, ExecError> {
-        let failed = |source| ExecError::Events { to: to.to_owned(), source };
+        let failed = |source| ExecError::Events {
+            to: to.to_owned(),
+            source,
+        };
         let file = match to.parse::<i32>() {
             Ok(number) => open_descriptor(number).map_err(failed)?,
-            Err(_) => std::fs::OpenOptions::new().create(true).append(true).open(to).map_err(failed)?,
+            Err(_) => std::fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(to)
+                .map_err(failed)?,
         };
-        Ok(Self { to: file, name: to.to_owned(), failed: false })
+        Ok(Self {
+            to: file,
+            name: to.to_owned(),
+            failed: false,
+        })
     }
 
     fn write(&mut self, event: &Event<'_>) {
         let line = match event {
-            Event::Started { run, start, controls } => serde_json::json!({
+            Event::Started {
+                run,
+                start,
+                controls,
+            } => serde_json::json!({
                 "event": "started", "run": run, "sequence": start.sequence, "hash": start.hash, "controls": controls,
             }),
             Event::Remark(text) => serde_json::json!({ "event": "remark", "text": text }),
-            Event::Cut(stream) => serde_json::json!({ "event": "output-cut", "stream": stream.as_str() }),
+            Event::Cut(stream) => {
+                serde_json::json!({ "event": "output-cut", "stream": stream.as_str() })
+            }
             // Written once the exit status is decided.
             Event::Ended { .. } => return,
         };

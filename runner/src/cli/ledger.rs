@@ -14,7 +14,10 @@ use super::{Global, report};
 pub(super) enum LedgerError {
     /// There is no place for it.
     #[error("no place for {what}: neither {variable} nor HOME is set")]
-    #[diagnostic(code(runner::ledger::no_home), help("set HOME, or give --ledger DIR and --key FILE"))]
+    #[diagnostic(
+        code(runner::ledger::no_home),
+        help("set HOME, or give --ledger DIR and --key FILE")
+    )]
     NoHome {
         /// What needs a place.
         what: &'static str,
@@ -23,12 +26,15 @@ pub(super) enum LedgerError {
     },
     /// Agents come later.
     #[error("--key {0} needs keys in an agent, which this version does not have")]
-    #[diagnostic(code(runner::ledger::agent), help("use the ledger's own key, --key FILE or --key ephemeral"))]
+    #[diagnostic(
+        code(runner::ledger::agent),
+        help("use the ledger's own key, --key FILE or --key ephemeral")
+    )]
     Agent(String),
     /// The clocks cannot be read.
     #[error("cannot read the clocks")]
     #[diagnostic(code(runner::ledger::clock))]
-    Clock(#[from] crate::host::ClockError),
+    Clock(#[from] crate::host::ReadClockError),
     /// It cannot be opened.
     #[error(transparent)]
     #[diagnostic(transparent)]
@@ -41,11 +47,19 @@ fn variable(name: &str) -> Option<OsString> {
 
 /// A folder of the XDG base directory specification; relative values are ignored, as it says.
 fn base(name: &'static str, below_home: &str, what: &'static str) -> Result<PathBuf, LedgerError> {
-    if let Some(folder) = variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute()) {
+    if let Some(folder) = variable(name)
+        .map(PathBuf::from)
+        .filter(|folder| folder.is_absolute())
+    {
         return Ok(folder.join("containment-ledger"));
     }
-    let home = variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    let home = home.ok_or(LedgerError::NoHome { what, variable: name })?;
+    let home = variable("HOME")
+        .map(PathBuf::from)
+        .filter(|home| home.is_absolute());
+    let home = home.ok_or(LedgerError::NoHome {
+        what,
+        variable: name,
+    })?;
     Ok(home.join(below_home).join("containment-ledger"))
 }
 
@@ -68,12 +82,18 @@ fn key_choice(global: &Global) -> Result<KeyChoice, LedgerError> {
         None => Ok(KeyChoice::Own),
         Some("ephemeral") => Ok(KeyChoice::Ephemeral),
         Some(agent) if agent.starts_with("ssh-agent:") => Err(LedgerError::Agent(agent.to_owned())),
-        Some(file) => Ok(KeyChoice::File(std::path::absolute(file).unwrap_or_else(|_| file.into()))),
+        Some(file) => Ok(KeyChoice::File(
+            std::path::absolute(file).unwrap_or_else(|_| file.into()),
+        )),
     }
 }
 
 /// Opens the ledger for writing and tells what there is to tell.
-pub(super) fn open(global: &Global, create: bool, accept_rollback: bool) -> Result<(Store, Stamp), LedgerError> {
+pub(super) fn open(
+    global: &Global,
+    create: bool,
+    accept_rollback: bool,
+) -> Result<(Store, Stamp), LedgerError> {
     let dir = folder(global)?;
     let key_folder = key_folder()?;
     let host_name = nix::unistd::gethostname().unwrap_or_default();
@@ -82,11 +102,14 @@ pub(super) fn open(global: &Global, create: bool, accept_rollback: bool) -> Resu
         key: key_choice(global)?,
         key_folder: &key_folder,
         accept_rollback,
-        tool: Tool { name: "runner".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+        tool: Tool {
+            name: "runner".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        },
         host_name: &host_name.to_string_lossy(),
         create,
     };
-    let stamp = crate::host::now()?;
+    let stamp = crate::host::now(&crate::host::boot_id()?)?;
     let mut store = Store::open(&options, &stamp)?;
     tell(global, &mut store);
     Ok((store, stamp))

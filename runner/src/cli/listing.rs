@@ -18,9 +18,9 @@ pub(super) fn runtimes(global: &Global) -> u8 {
         let here = all.iter().map(|runtime| {
             serde_json::json!({ "id": runtime.id(), "version": runtime.version(), "available": true, "isolates": runtime.id() != "native" })
         });
-        let later = crate::runtime::LATER
-            .iter()
-            .map(|(id, needs)| serde_json::json!({ "id": id, "available": false, "reason": needs }));
+        let later = crate::runtime::LATER.iter().map(
+            |(id, needs)| serde_json::json!({ "id": id, "available": false, "reason": needs }),
+        );
         report::print_json(&here.chain(later).collect::<Vec<_>>());
         return 0;
     }
@@ -30,7 +30,11 @@ pub(super) fn runtimes(global: &Global) -> u8 {
             "native" => "isolates nothing; needs --allow-native",
             _ => "the runner's own sandbox; the default",
         };
-        text.push_str(&format!("{:<10} {:<8} {what}\n", runtime.id(), runtime.version()));
+        text.push_str(&format!(
+            "{:<10} {:<8} {what}\n",
+            runtime.id(),
+            runtime.version()
+        ));
     }
     for (id, needs) in crate::runtime::LATER {
         text.push_str(&format!("{id:<10} -        {needs}\n"));
@@ -82,7 +86,10 @@ fn list(global: &Global) -> u8 {
         report::print_json(&rows);
         return 0;
     }
-    let text: String = rows.iter().map(|policy| format!("{:<18} {}\n", policy.id, policy.description)).collect();
+    let text: String = rows
+        .iter()
+        .map(|policy| format!("{:<18} {}\n", policy.id, policy.description))
+        .collect();
     report::print(&text);
     0
 }

@@ -30,7 +30,12 @@ pub(crate) const FAILED: u8 = 125;
 
 /// Runs untrusted workloads in sandboxes and writes what happened into a signed ledger.
 #[derive(Debug, Parser)]
-#[command(name = "runner", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(
+    name = "runner",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true
+)]
 pub struct Cli {
     #[command(flatten)]
     global: Global,
@@ -42,7 +47,13 @@ pub struct Cli {
 #[derive(Debug, Args)]
 struct Global {
     /// The ledger folder [default: $XDG_STATE_HOME/containment-ledger/default]
-    #[arg(long, global = true, value_name = "DIR", env = "RUNNER_LEDGER", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "RUNNER_LEDGER",
+        hide_env_values = true
+    )]
     ledger: Option<PathBuf>,
     /// The signing key: a PKCS#8 file, `ephemeral`, or ssh-agent:SHA256:… [default: the ledger's own]
     #[arg(long, global = true, value_name = "KEY")]
@@ -152,8 +163,15 @@ pub fn main() -> ExitCode {
 
 /// Whether the command meant is exec, whose wrong usage must not look like a workload's status.
 fn is_exec(arguments: &[OsString]) -> bool {
-    let commands: Vec<String> = Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
-    let named = arguments.iter().skip(1).find(|argument| commands.iter().any(|name| argument.as_os_str() == name.as_str()));
+    let commands: Vec<String> = Cli::command()
+        .get_subcommands()
+        .map(|command| command.get_name().to_owned())
+        .collect();
+    let named = arguments.iter().skip(1).find(|argument| {
+        commands
+            .iter()
+            .any(|name| argument.as_os_str() == name.as_str())
+    });
     named.is_some_and(|name| name == "exec")
 }
 
@@ -185,6 +203,8 @@ fn run(cli: Cli) -> ExitCode {
 
 fn needs(command: &str, what: &str, later: &Later) -> u8 {
     let given = if later.rest.is_empty() { "" } else { " …" };
-    report::error_line(&format!("`runner {command}{given}` needs {what}, which this version does not have"));
+    report::error_line(&format!(
+        "`runner {command}{given}` needs {what}, which this version does not have"
+    ));
     USAGE
 }

@@ -28,7 +28,12 @@ pub(super) fn run(global: &Global, args: NoteArgs) -> u8 {
             return FAILED;
         }
     };
-    match store.append(Body::Note(Note { text: args.text }), None, &stamp, Durability::Durable) {
+    match store.append(
+        Body::Note(Note { text: args.text }),
+        None,
+        &stamp,
+        Durability::Durable,
+    ) {
         Ok(appended) => {
             ledgers::tell(global, &mut store);
             super::close::tell_record(global, &appended, "note");

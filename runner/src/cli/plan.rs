@@ -10,7 +10,9 @@ use crate::plan::{self, Plan, Runtime, Shape};
 pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
     let usage = if args.dry_run { FAILED } else { USAGE };
     let job = args.job(ledgers::evidence(global, None));
-    let compiled = args.policy().and_then(|policy| Ok((policy, args.runtime()?, job?)));
+    let compiled = args
+        .policy()
+        .and_then(|policy| Ok((policy, args.runtime()?, job?)));
     let (policy, runtime, job) = match compiled {
         Ok(parts) => parts,
         Err(error) => {
@@ -78,36 +80,68 @@ fn print_json(plan: &Plan, runtime: &dyn Runtime) {
 }
 
 fn print_text(plan: &Plan, runtime: &dyn Runtime) {
-    let mut text = format!("policy {} ({}), runtime {}\n\n", plan.policy.id, plan.policy.enforcement.mode, runtime.id());
+    let mut text = format!(
+        "policy {} ({}), runtime {}\n\n",
+        plan.policy.id,
+        plan.policy.enforcement.mode,
+        runtime.id()
+    );
     for control in Control::ALL {
         let (mark, how) = match (plan.intended.get(control), plan.cannot.get(control)) {
             (Some(intent), _) => {
-                let value = intent.value.as_ref().map(|value| format!(" = {value}")).unwrap_or_default();
-                let backup = intent.backup.map(|backup| format!(", behind it {backup}")).unwrap_or_default();
+                let value = intent
+                    .value
+                    .as_ref()
+                    .map(|value| format!(" = {value}"))
+                    .unwrap_or_default();
+                let backup = intent
+                    .backup
+                    .map(|backup| format!(", behind it {backup}"))
+                    .unwrap_or_default();
                 ("+", format!("{}{value}{backup}", intent.mechanism))
             }
             (None, Some(why)) => ("-", format!("{why}: {}", why.reason.meaning())),
             (None, None) => ("-", String::new()),
         };
-        text.push_str(&format!("{mark} {control:<12} {:<13} {how}\n", asked(plan, *control)));
+        text.push_str(&format!(
+            "{mark} {control:<12} {:<13} {how}\n",
+            asked(plan, *control)
+        ));
     }
     text.push('\n');
     match &plan.tree.shape {
-        Shape::Ephemeral => text.push_str("files: system folders read-only, empty /workspace and /tmp\n"),
-        Shape::HostReadOnly => text.push_str("files: the host's tree read-only, secrets covered, empty /workspace and /tmp\n"),
-        Shape::Custom(folder) => text.push_str(&format!("files: {} as root, read-only\n", folder.display())),
+        Shape::Ephemeral => {
+            text.push_str("files: system folders read-only, empty /workspace and /tmp\n")
+        }
+        Shape::HostReadOnly => text.push_str(
+            "files: the host's tree read-only, secrets covered, empty /workspace and /tmp\n",
+        ),
+        Shape::Custom(folder) => {
+            text.push_str(&format!("files: {} as root, read-only\n", folder.display()))
+        }
     }
     for bind in &plan.tree.binds {
         let access = if bind.read_only { "read" } else { "write" };
-        text.push_str(&format!("  {access:<5} {} at {}\n", bind.source.display(), bind.target.display()));
+        text.push_str(&format!(
+            "  {access:<5} {} at {}\n",
+            bind.source.display(),
+            bind.target.display()
+        ));
     }
     for path in &plan.tree.covered {
         text.push_str(&format!("  cover {}\n", path.display()));
     }
     text.push_str(&format!("starts in {}\n", plan.cwd.display()));
     if plan.is_refused() {
-        let missing: Vec<String> = plan.missing().iter().map(|gap| format!("{} ({})", gap.control, gap.reason)).collect();
-        text.push_str(&format!("exec would refuse (126): {}\n", missing.join(", ")));
+        let missing: Vec<String> = plan
+            .missing()
+            .iter()
+            .map(|gap| format!("{} ({})", gap.control, gap.reason))
+            .collect();
+        text.push_str(&format!(
+            "exec would refuse (126): {}\n",
+            missing.join(", ")
+        ));
     } else if plan.policy.enforcement.mode == Mode::BestEffort && !plan.missing().is_empty() {
         text.push_str("exec would run and record controls-missing\n");
     } else if !plan.gaps().is_empty() {

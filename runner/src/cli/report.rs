@@ -18,13 +18,26 @@ pub(super) fn set_color(choice: ColorChoice) {
     };
     COLOR.store(on, Ordering::Relaxed);
     let _ = miette::set_hook(Box::new(move |_| {
-        let theme = if on { miette::GraphicalTheme::unicode() } else { miette::GraphicalTheme::unicode_nocolor() };
-        Box::new(miette::MietteHandlerOpts::new().graphical_theme(theme).width(100).build())
+        let theme = if on {
+            miette::GraphicalTheme::unicode()
+        } else {
+            miette::GraphicalTheme::unicode_nocolor()
+        };
+        Box::new(
+            miette::MietteHandlerOpts::new()
+                .graphical_theme(theme)
+                .width(100)
+                .build(),
+        )
     }));
 }
 
 fn paint(code: &str, text: &str) -> String {
-    if COLOR.load(Ordering::Relaxed) { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    if COLOR.load(Ordering::Relaxed) {
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    } else {
+        text.to_owned()
+    }
 }
 
 /// A line about something that went wrong.
@@ -55,7 +68,10 @@ pub(super) fn diagnostic(error: impl miette::Diagnostic + Send + Sync + 'static)
 /// Writes machine output; `false` when stdout is closed.
 pub(super) fn print(text: &str) -> bool {
     let mut stdout = std::io::stdout();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_ok()
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .is_ok()
 }
 
 /// Writes one JSON document and a newline.

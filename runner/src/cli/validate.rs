@@ -18,7 +18,10 @@ pub(super) fn run(global: &Global, args: &ValidateArgs) -> u8 {
     let mut results = Vec::new();
     if args.paths.is_empty() {
         for entry in ledger::facts::policy::CATALOGUE {
-            results.push((PathBuf::from(format!("{}.json", entry.id)), check(entry.id, entry.text.as_bytes(), global)));
+            results.push((
+                PathBuf::from(format!("{}.json", entry.id)),
+                check(entry.id, entry.text.as_bytes(), global),
+            ));
         }
     }
     for path in &args.paths {
@@ -43,11 +46,18 @@ pub(super) fn run(global: &Global, args: &ValidateArgs) -> u8 {
     }
     let good = results.iter().all(|(_, good)| *good) && !results.is_empty();
     if global.is_json() {
-        let rows: Vec<_> = results.iter().map(|(path, good)| serde_json::json!({ "path": path, "valid": good })).collect();
+        let rows: Vec<_> = results
+            .iter()
+            .map(|(path, good)| serde_json::json!({ "path": path, "valid": good }))
+            .collect();
         report::print_json(&rows);
     } else {
         for (path, good) in &results {
-            report::print(&format!("{} {}\n", if *good { "valid  " } else { "invalid" }, path.display()));
+            report::print(&format!(
+                "{} {}\n",
+                if *good { "valid  " } else { "invalid" },
+                path.display()
+            ));
         }
         if results.is_empty() {
             report::error_line("no policy files there");
@@ -74,7 +84,10 @@ fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(path)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "json") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
             files.push(path);
         }
     }

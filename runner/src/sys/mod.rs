@@ -5,11 +5,13 @@
 
 #![allow(unsafe_code, reason = "this module is where unsafe lives")]
 
+pub mod attempt;
 pub mod clone;
 pub mod descriptor;
 pub mod fault;
 pub mod filter;
 pub mod identity;
+pub mod kernel;
 pub mod mount;
 pub mod network;
 pub mod process;

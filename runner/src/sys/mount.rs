@@ -178,15 +178,13 @@ pub fn new_filesystem(
     options: &[(&CStr, &CStr)],
     attributes: Attributes,
 ) -> io::Result<OwnedFd> {
+    const FSOPEN_CLOEXEC: libc::c_uint = 1;
+    const FSMOUNT_CLOEXEC: libc::c_uint = 1;
     const SET_STRING: libc::c_uint = 1;
     const CREATE: libc::c_uint = 6;
     // SAFETY: kind is a C string that outlives the call.
     let context = owned(check(unsafe {
-        libc::syscall(
-            libc::SYS_fsopen,
-            kind.as_ptr(),
-            libc::O_CLOEXEC as libc::c_uint,
-        )
+        libc::syscall(libc::SYS_fsopen, kind.as_ptr(), FSOPEN_CLOEXEC)
     })?);
     for (name, value) in options {
         // SAFETY: name and value are C strings that outlive the call.
@@ -213,13 +211,12 @@ pub fn new_filesystem(
             0,
         )
     })?;
-    let flags = libc::O_CLOEXEC as libc::c_uint;
     // SAFETY: three integers.
     check(unsafe {
         libc::syscall(
             libc::SYS_fsmount,
             context.as_raw_fd(),
-            flags,
+            FSMOUNT_CLOEXEC,
             attributes.bits() as libc::c_uint,
         )
     })

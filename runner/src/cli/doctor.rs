@@ -1,0 +1,72 @@
+//! `runner doctor`: what this host allows, each thing found by trying.
+
+use super::{FAILED, Global, NEGATIVE, report};
+use crate::host::capability::{Capability, Finding, try_all};
+
+/// Without these the embedded runtime builds no sandbox at all.
+const ESSENTIAL: [&str; 2] = ["user-namespace", "mount-namespace"];
+
+pub(super) fn run(global: &Global) -> u8 {
+    let facts = match crate::host::gather(None) {
+        Ok(facts) => facts,
+        Err(error) => {
+            report::diagnostic(error);
+            return FAILED;
+        }
+    };
+    let capabilities = try_all(&facts);
+    let lacks = |one: &&Capability| {
+        ESSENTIAL.contains(&one.name) && matches!(one.finding, Finding::Fails { .. })
+    };
+    let ready = !capabilities.iter().any(|one| lacks(&one));
+    if global.is_json() {
+        let rows: Vec<_> = capabilities.iter().map(row).collect();
+        report::print_json(&serde_json::json!({
+            "schema": "runner/doctor/v1", "host": facts, "ready": ready, "capabilities": rows,
+        }));
+    } else {
+        print_text(&facts, &capabilities, ready);
+    }
+    if ready { 0 } else { NEGATIVE }
+}
+
+fn row(one: &Capability) -> serde_json::Value {
+    let (works, detail, error) = match &one.finding {
+        Finding::Works(detail) => (Some(true), detail.as_deref(), None),
+        Finding::Fails { error } => (Some(false), None, Some(error.as_str())),
+        Finding::NotTried { reason } => (None, Some(reason.as_str()), None),
+    };
+    serde_json::json!({
+        "name": one.name, "purpose": one.purpose, "tried": one.tried, "works": works, "detail": detail,
+        "error": error, "advice": one.advice,
+    })
+}
+
+fn print_text(facts: &ledger::facts::host::HostFacts, capabilities: &[Capability], ready: bool) {
+    let distribution = facts.distribution.as_deref().unwrap_or("no os-release");
+    let mut text = format!(
+        "kernel {} {}, {distribution}, uid {}\n\n",
+        facts.kernel, facts.architecture, facts.uid
+    );
+    for one in capabilities {
+        let mark = match one.finding {
+            Finding::Works(_) => "+",
+            Finding::Fails { .. } => "-",
+            Finding::NotTried { .. } => " ",
+        };
+        text.push_str(&format!("{mark} {:<24} {}\n", one.name, one.finding));
+        if !one.finding.works() {
+            text.push_str(&format!("    for {}; tried: {}\n", one.purpose, one.tried));
+        }
+        if let Some(advice) = &one.advice {
+            text.push_str(&format!("    {advice}\n"));
+        }
+    }
+    let verdict = if ready {
+        "the embedded sandbox can be built here"
+    } else {
+        "the embedded sandbox cannot be built here"
+    };
+    text.push_str(&format!("\n{verdict}\n"));
+    report::print(&text);
+}
