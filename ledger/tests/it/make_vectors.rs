@@ -135,12 +135,14 @@ fn host() -> HostFacts {
         landlock_abi: Some(7),
         lsms: Some(vec!["landlock".to_owned()]),
         runner: RunnerFacts {
+            file: None,
             sha256: Hash::of(b"runner"),
             version: "0.1.0".to_owned(),
         },
         swap_bytes: Some(U53::ZERO),
         sysctls: BTreeMap::new(),
         uid: 1000,
+        unmeasured: None,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::file::chain::{Chain, Standing};
 use crate::proof::checkpoint::SignedCheckpoint;
 use crate::proof::tree::Frontier;
 use crate::record::{
-    Content, Note, OPENING_PREFIX, Opening, Record, Salt, Salted, Tool, parse_line,
+    Note, OPENING_PREFIX, Opening, Record, Salt, Salted, Tool,
 };
 
 mod appending;
@@ -296,12 +296,14 @@ fn host_facts(kernel: &str) -> HostFacts {
         landlock_abi: None,
         lsms: None,
         runner: RunnerFacts {
+            file: None,
             sha256: Hash::of(b"runner"),
             version: "1".into(),
         },
         swap_bytes: None,
         sysctls: std::collections::BTreeMap::new(),
         uid: 0,
+        unmeasured: None,
     }
 }
 
