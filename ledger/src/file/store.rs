@@ -225,7 +225,9 @@ impl Store {
         let from = end.saturating_sub(MAX_LINE_BYTES as u64 + 2);
         let mut bytes = vec![0; usize::try_from(end - from).unwrap_or(0)];
         match durable::read_at(&file, &path, &mut bytes, from) {
-            Err(error) if error.source.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) if error.source.kind() == std::io::ErrorKind::UnexpectedEof => {
+                return Ok(None);
+            }
             read => read?,
         }
         let Some(text) = bytes.strip_suffix(b"\n") else {
@@ -239,7 +241,9 @@ impl Store {
             let record = line.get(frame.record.clone()).unwrap_or_default();
             active.is_some_and(|active| {
                 active.key.id() == frame.key
-                    && active.key.verifies(Message::Record(record), &frame.signature)
+                    && active
+                        .key
+                        .verifies(Message::Record(record), &frame.signature)
             })
         });
         Ok(match parsed.content {

@@ -173,12 +173,14 @@ fn host() -> HostFacts {
         landlock_abi: None,
         lsms: None,
         runner: RunnerFacts {
+            file: None,
             sha256: Hash::of(b"runner"),
             version: "0.1.0".to_owned(),
         },
         swap_bytes: None,
         sysctls: std::collections::BTreeMap::new(),
         uid: 0,
+        unmeasured: None,
     }
 }
 

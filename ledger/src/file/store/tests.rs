@@ -11,9 +11,7 @@ use crate::facts::list::List;
 use crate::file::chain::{Chain, Standing};
 use crate::proof::checkpoint::SignedCheckpoint;
 use crate::proof::tree::Frontier;
-use crate::record::{
-    Note, OPENING_PREFIX, Opening, Record, Salt, Salted, Tool,
-};
+use crate::record::{Note, OPENING_PREFIX, Opening, Record, Salt, Salted, Tool};
 
 mod appending;
 mod caches;
