@@ -54,6 +54,7 @@ use crate::record::{Body, Close, Content, Custody, Opened, Origin, WriteRecordEr
 
 use super::durable::{self, FileError};
 use layout::Layout;
+pub(in crate::file) use layout::NAMES;
 use lock::LedgerLock;
 use state::State;
 
