@@ -65,6 +65,7 @@ impl Architecture {
     /// The number of a system call; `None` when this architecture has no call of that name.
     #[must_use]
     pub fn number(self, name: &str) -> Option<i64> {
+        // The table that the policy's names were checked against, so that no name is known there and not here.
         let call = ledger::facts::policy::syscalls::lookup(name)?;
         let number = match self {
             Self::X86_64 => call.x86_64,
