@@ -21,6 +21,8 @@ use std::path::PathBuf;
 use ledger::facts::control::{Control, Declared, Unsupported};
 use ledger::facts::policy::{Mode, Policy};
 
+use crate::mechanism::Outcomes;
+
 /// Search path of a workload whose policy sets none.
 pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -256,6 +258,17 @@ pub enum LaunchError {
     Step {
         /// What failed and the kernel's answer.
         what: String,
+    },
+    /// Mechanisms failed without which there is no sandbox.
+    #[error("cannot build the sandbox: {what}")]
+    #[diagnostic(code(runner::launch::mechanism))]
+    Mechanism {
+        /// The step that could not be done and the kernel's answer.
+        what: String,
+        /// What became of each mechanism until then.
+        outcomes: Outcomes,
+        /// The controls that rest on those that failed.
+        lost: BTreeMap<Control, Why>,
     },
     /// A folder cannot be shown as it must be; a requested control would be lost.
     #[error("{what}")]

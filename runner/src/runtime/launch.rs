@@ -70,7 +70,16 @@ pub(super) fn start(
     if let Some(failure) = &report.fatal {
         let what = failure.to_string();
         end(&pidfd);
-        return Err(LaunchError::Step { what });
+        let outcomes = report.outcomes;
+        return Err(if outcomes.any_failed() {
+            LaunchError::Mechanism {
+                what,
+                outcomes,
+                lost: std::collections::BTreeMap::new(),
+            }
+        } else {
+            LaunchError::Step { what }
+        });
     }
     let terminal = if report.terminal {
         let received = wire::receive_descriptor(&ours);
