@@ -25,7 +25,10 @@ fn a_release_binary_has_no_switch_and_is_small() {
         .args(["exec", "--", "true"])
         .env_clear()
         .env("HOME", home.path())
-        .env("RUNNER_FAULT", "seccomp=fail,namespace-network=fail,pivot-root=fail")
+        .env(
+            "RUNNER_FAULT",
+            "seccomp=fail,namespace-network=fail,pivot-root=fail",
+        )
         .current_dir(home.path())
         .output()
         .unwrap();

@@ -125,6 +125,15 @@ impl World {
         Some(world)
     }
 
+    /// Gives every run from now on a supplementary group; `false` where that cannot be had.
+    pub(crate) fn in_a_group(&mut self) -> bool {
+        let Some(setpriv) = program("setpriv").filter(|_| is_root()) else {
+            return false;
+        };
+        self.before = vec![setpriv.into(), "--groups=61300".into(), "--".into()];
+        true
+    }
+
     /// Runs everything from now on in a mount namespace in which `script` has mounted things; says why not when
     /// this host makes none. `$1` is this world's folder.
     pub(crate) fn mounted(&mut self, script: &str) -> Result<(), String> {
