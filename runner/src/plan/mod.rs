@@ -94,6 +94,11 @@ pub trait Runtime {
     /// What it intends for one control; every runtime answers for every control.
     fn answer(&self, control: Control, policy: &Policy, job: &Job) -> Answer;
 
+    /// The folder that a job starts in, as the workload sees it.
+    fn cwd(&self, tree: &Tree, job: &Job) -> PathBuf {
+        tree.cwd(job)
+    }
+
     /// Builds the sandbox up to the point where the workload would run, and says what took effect.
     ///
     /// # Errors
@@ -186,7 +191,7 @@ pub fn compile(policy: Policy, job: Job, runtime: &dyn Runtime) -> Result<Plan, 
     }
     let tree = tree::lay_out(&policy, &job)?;
     let environment = job::environment(&policy, &job);
-    let cwd = tree.cwd(&job);
+    let cwd = runtime.cwd(&tree, &job);
     let requested = sorted(&policy.enforcement.required_controls);
     let wanted = sorted(&policy.enforcement.wanted_controls);
     Ok(Plan {
