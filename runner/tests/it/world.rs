@@ -12,6 +12,7 @@ use ledger::facts::execution::{Execution, Output, Start};
 use ledger::facts::list::{List, Sealable};
 use ledger::file::source::{ReadError, Source};
 use ledger::file::walk::{Findings, Shown, Visitor, walk};
+use ledger::finding::Finding;
 use ledger::record::{Body, Opened, Record};
 use serde_json::json;
 
@@ -352,14 +353,19 @@ impl Visitor for Evidence {
 }
 
 pub(crate) fn evidence(ledger: &Path) -> Evidence {
+    let (evidence, findings) = walked(ledger);
+    assert!(findings.is_empty(), "{findings:#?}");
+    evidence
+}
+
+/// Reads a ledger; the records that verify, and everything there is to say.
+pub(crate) fn walked(ledger: &Path) -> (Evidence, Vec<Finding>) {
     let mut evidence = Evidence {
         records: Vec::new(),
     };
     let mut source = Source::open(ledger).unwrap();
     let walked = walk(&mut source, None, &mut evidence).unwrap();
-    let findings = walked.findings.into_list();
-    assert!(findings.is_empty(), "{findings:#?}");
-    evidence
+    (evidence, walked.findings.into_list())
 }
 
 impl Evidence {
