@@ -3,6 +3,12 @@
 //! Every test runs the binary in a world of its own ([`world::World`]) and judges by effect. A test whose host lacks
 //! something prints `SKIPPED: <test>: <reason>` on stderr. All of it holds as root and as an ordinary user.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "everything here is a test; clippy knows only functions that are marked so"
+)]
+
 mod cli;
 mod faults;
 mod filesystem;

@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output as ProcessOutput, Stdio};
 use std::time::{Duration, Instant};
@@ -304,7 +303,6 @@ pub(crate) fn contains(bytes: &[u8], text: &str) -> bool {
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
-    pub(crate) signal: Option<i32>,
     pub(crate) out: String,
     pub(crate) bytes: Vec<u8>,
     pub(crate) err: String,
@@ -314,7 +312,6 @@ impl Ran {
     pub(crate) fn of(output: ProcessOutput) -> Self {
         Self {
             code: output.status.code(),
-            signal: output.status.signal(),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
             bytes: output.stdout,
             err: String::from_utf8_lossy(&output.stderr).into_owned(),
