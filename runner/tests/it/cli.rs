@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::world::{SUPPORTED, World};
+use crate::world::{SUPPORTED, World, ready};
 
 #[test]
 fn wrong_usage_of_exec_is_125_and_of_others_2() {
@@ -92,7 +92,7 @@ fn what_a_later_version_does_says_what_it_needs() {
 
 #[test]
 fn a_plan_says_what_exec_would_do_and_writes_nothing() {
-    let world = World::new();
+    let world = ready!();
     for (flags, code) in [
         ("", 0),
         ("--require memory", 126),
@@ -134,7 +134,7 @@ fn a_plan_says_what_exec_would_do_and_writes_nothing() {
 
 #[test]
 fn lost_controls_are_said_even_when_quiet() {
-    let world = World::new();
+    let world = ready!();
     let ran = world.run("-q exec -- true").ended(0);
     assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
     assert!(
@@ -224,7 +224,7 @@ fn the_host_and_its_runtimes_are_described() {
 #[test]
 fn keys_are_made_and_shown() {
     use std::os::unix::fs::PermissionsExt as _;
-    let world = World::new();
+    let world = ready!();
     world.run("key show").ended(125);
     let file = world.path("key.pem");
     let made = world
@@ -252,7 +252,7 @@ fn keys_are_made_and_shown() {
 
 #[test]
 fn an_ephemeral_key_begins_a_ledger_and_never_goes_on() {
-    let world = World::new();
+    let world = ready!();
     world.run("--key ephemeral exec -- true").ended(0);
     world.run("exec -- true").ended(125);
     world.run("--key ephemeral exec -- true").ended(125);
@@ -261,7 +261,7 @@ fn an_ephemeral_key_begins_a_ledger_and_never_goes_on() {
 
 #[test]
 fn a_ledger_can_be_named_in_two_ways() {
-    let world = World::new();
+    let world = ready!();
     let (first, second) = (world.path("first"), world.path("second"));
     world
         .run(&format!("--ledger {} exec -- true", first.display()))
@@ -271,8 +271,8 @@ fn a_ledger_can_be_named_in_two_ways() {
     world
         .run(&format!("exec --ledger {} -- true", first.display()))
         .ended(0);
-    assert_eq!(crate::world::evidence(&first).runs().len(), 2);
-    assert_eq!(crate::world::evidence(&second).runs().len(), 1);
+    assert_eq!(crate::evidence::evidence(&first).runs().len(), 2);
+    assert_eq!(crate::evidence::evidence(&second).runs().len(), 1);
     assert!(!world.ledger().exists());
 }
 
@@ -297,7 +297,7 @@ fn completions_and_man_pages_are_written() {
 
 #[test]
 fn colour_is_for_those_who_ask() {
-    let world = World::new();
+    let world = ready!();
     let escape = "\u{1b}[";
     assert!(!world.run("exec -- true").err.contains(escape));
     assert!(

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use runner::sys::fault::MECHANISMS;
 
-use crate::world::{Ran, SUPPORTED, World, is_root, program, skip};
+use crate::world::{Ran, SUPPORTED, World, is_root, program, ready, skip};
 
 /// What a mechanism is for.
 enum Rests {
@@ -185,6 +185,7 @@ fn check(mechanism: &str, kind: &str, rests: &Rests) {
 
 #[test]
 fn without_a_fault_everything_is_declared() {
+    let _ = ready!();
     let (world, flags) = world("");
     let ran = exec(&world, "", &flags).ended(0);
     assert_eq!(ran.out, "1000\n");
@@ -212,16 +213,19 @@ fn check_all(kind: &str, rests: fn(&str) -> Rests) {
 
 #[test]
 fn a_call_that_fails_costs_the_controls_that_rest_on_it() {
+    let _ = ready!();
     check_all("fail", when_it_fails);
 }
 
 #[test]
 fn a_call_without_effect_is_found_by_reading_back() {
+    let _ = ready!();
     check_all("void", when_it_is_void);
 }
 
 #[test]
 fn a_backup_that_failed_is_not_named() {
+    let _ = ready!();
     let (world, flags) = world("");
     let backup = |world: &World| {
         let declared = world.last().start.controls.declared;
@@ -245,6 +249,7 @@ fn a_backup_that_failed_is_not_named() {
 /// Before Linux 5.12 there is no mount_setattr: what it does is done mount by mount, or not claimed.
 #[test]
 fn without_mount_setattr_submounts_are_still_read_only() {
+    let _ = ready!();
     const TEST: &str = "without_mount_setattr_submounts_are_still_read_only";
     if is_root() {
         // Owners cannot be mapped then, which root's folders need: refused, with what to do.

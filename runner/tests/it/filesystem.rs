@@ -3,11 +3,11 @@
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
-use crate::world::{World, contains, is_root, skip};
+use crate::world::{contains, is_root, ready, skip};
 
 #[test]
 fn an_ephemeral_root_shows_nothing_of_the_host() {
-    let world = World::new();
+    let world = ready!();
     let var_tmp = tempfile::tempdir_in("/var/tmp").unwrap();
     let shm = tempfile::tempdir_in("/dev/shm").unwrap();
     let canaries = [
@@ -42,7 +42,7 @@ fn an_ephemeral_root_shows_nothing_of_the_host() {
 
 #[test]
 fn system_folders_and_a_made_up_root_are_read_only() {
-    let world = World::new();
+    let world = ready!();
     let ran = world
         .sh(
             "",
@@ -57,7 +57,7 @@ fn system_folders_and_a_made_up_root_are_read_only() {
 
 #[test]
 fn what_is_read_cannot_be_written() {
-    let world = World::new();
+    let world = ready!();
     let folder = world.folder("in");
     world.file("in/file", "content\n");
     let script = r#"cat "$1/file"; cd "$1"
@@ -75,7 +75,7 @@ fn what_is_read_cannot_be_written() {
 #[test]
 fn a_mount_below_a_read_folder_is_read_only_too() {
     const TEST: &str = "a_mount_below_a_read_folder_is_read_only_too";
-    let mut world = World::new();
+    let mut world = ready!();
     let folder = world.folder("in/below");
     if let Err(reason) = world.mounted(
         r#"mount -t tmpfs none "$1/in/below"; echo content >"$1/in/below/file"; chmod 666 "$1/in/below/file""#,
@@ -107,7 +107,7 @@ fn a_mount_below_a_read_folder_is_read_only_too() {
 
 #[test]
 fn what_is_written_belongs_to_the_caller() {
-    let world = World::new();
+    let world = ready!();
     let folder = world.folder("out");
     let ran = world.sh(
         &format!("--write {}", folder.display()),
@@ -126,7 +126,7 @@ fn what_is_written_belongs_to_the_caller() {
 
 #[test]
 fn a_single_file_can_be_written_without_its_folder() {
-    let world = World::new();
+    let world = ready!();
     let file = world.file("out/file", "before\n");
     world.file("out/other", "secret\n");
     let ran = world.sh(
@@ -140,7 +140,7 @@ fn a_single_file_can_be_written_without_its_folder() {
 
 #[test]
 fn a_workload_folder_and_other_places_inside() {
-    let world = World::new();
+    let world = ready!();
     let (code, out) = (world.folder("code"), world.folder("out"));
     world.file("code/main", "echo run by $0\n");
     let flags = format!(
@@ -162,7 +162,7 @@ fn a_workload_folder_and_other_places_inside() {
 
 #[test]
 fn links_and_places_of_the_sandbox_itself_are_refused() {
-    let world = World::new();
+    let world = ready!();
     let folder = world.folder("in");
     let link = world.path("link");
     symlink(&folder, &link).unwrap();
@@ -188,7 +188,7 @@ fn links_and_places_of_the_sandbox_itself_are_refused() {
 
 #[test]
 fn a_link_below_a_written_folder_leads_nowhere_outside() {
-    let world = World::new();
+    let world = ready!();
     let folder = world.folder("out");
     let target = world.file("secret", "SEEN");
     symlink(&target, folder.join("link")).unwrap();
@@ -203,7 +203,7 @@ fn a_link_below_a_written_folder_leads_nowhere_outside() {
 
 #[test]
 fn ledger_and_keys_are_covered_wherever_they_are_shown() {
-    let world = World::new();
+    let world = ready!();
     world.exec("", &["true"]).ended(0);
     let (ledger, keys) = (world.ledger(), world.keys());
     let before = std::fs::read(ledger.join("records/00000000.jsonl")).unwrap();
@@ -248,7 +248,7 @@ fn ledger_and_keys_are_covered_wherever_they_are_shown() {
 #[test]
 fn secrets_are_files_inside_and_values_are_nowhere_in_the_ledger() {
     let value = "value-3f9c1d7a";
-    let world = World::new()
+    let world = ready!()
         .with("TOKEN", format!("{value}-token"))
         .with("PASSED", format!("{value}-passed"));
     let policy = world.policy(|policy| {
@@ -285,7 +285,7 @@ fn secrets_are_files_inside_and_values_are_nowhere_in_the_ledger() {
 
 #[test]
 fn the_runner_cannot_be_written_from_inside() {
-    let world = World::new();
+    let world = ready!();
     let runner = Path::new(env!("CARGO_BIN_EXE_runner"));
     let before = std::fs::read(runner).unwrap();
     let ran = world.sh(

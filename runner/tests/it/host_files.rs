@@ -1,6 +1,6 @@
 //! The host's tree read-only, a folder as root, and the kernel's own files: SANDBOX.md §2.
 
-use crate::world::{World, skip};
+use crate::world::{World, ready, skip};
 
 /// A world with a home on a file system of its own at /srv, where no policy hides it.
 fn world_with_a_home_in_srv(test: &str) -> Option<World> {
@@ -38,7 +38,7 @@ fn a_read_only_host_hides_secrets_and_sockets() {
 
 #[test]
 fn a_folder_as_root_shows_that_folder_alone() {
-    let world = World::new();
+    let world = ready!();
     let root = world.folder("root");
     world.file("root/data/file", "content\n");
     for (name, to) in [
@@ -67,7 +67,7 @@ fn files_that_reach_the_kernel_are_closed_under_every_root() {
     const PATTERN: &str = "/proc/sys/kernel/core_pattern";
     let before = std::fs::read_to_string(PATTERN).unwrap();
     for root in ["ephemeral", "host-readonly"] {
-        let world = World::new();
+        let world = ready!();
         let policy = world.policy(|policy| policy["filesystem"]["root"] = root.into());
         let ran = world.sh(
             &format!("-P {}", policy.display()),
@@ -87,7 +87,7 @@ fn files_that_reach_the_kernel_are_closed_under_every_root() {
 
 #[test]
 fn devices_are_the_harmless_ones() {
-    let world = World::new();
+    let world = ready!();
     let ran = world.sh(
         "",
         r#"cd /dev; ls -A | sort | tr '\n' ' '; echo; head -c 4 /dev/zero | wc -c; echo x >/dev/null

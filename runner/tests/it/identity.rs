@@ -2,11 +2,11 @@
 
 use std::io::{BufRead as _, BufReader};
 
-use crate::world::{World, is_root};
+use crate::world::{World, is_root, ready};
 
 #[test]
 fn the_workload_is_never_host_root_and_the_record_says_who_it_is() {
-    let world = World::new();
+    let world = ready!();
     let mut command = world.exec_command(
         "",
         &[
@@ -72,7 +72,7 @@ fn two_runs_of_root_are_two_host_users() {
     if !is_root() {
         return crate::world::skip("two_runs_of_root_are_two_host_users", "not root");
     }
-    let world = World::new();
+    let world = ready!();
     let mut first = world.exec_command("", &["sh", "-c", "echo ready; exec sleep 86400"]);
     let mut first = first.spawn().unwrap();
     let mut line = String::new();
@@ -97,7 +97,7 @@ fn two_runs_of_root_are_two_host_users() {
 
 #[test]
 fn no_capability_is_held_and_none_can_be_gained() {
-    let world = World::new();
+    let world = ready!();
     let ran = world.sh(
         "",
         "grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status; umask",
@@ -119,7 +119,7 @@ fn no_capability_is_held_and_none_can_be_gained() {
 
 #[test]
 fn ids_inside_are_the_policys() {
-    let world = World::new();
+    let world = ready!();
     let policy = world.policy(|policy| {
         policy["process"]["user"] = 4321.into();
         policy["process"]["group"] = 8765.into();
@@ -163,7 +163,7 @@ fn supplementary_groups_that_cannot_be_dropped_are_said() {
 
 #[test]
 fn as_root_gives_up_user_and_privilege() {
-    let world = World::new();
+    let world = ready!();
     if !is_root() {
         let ran = world.exec("--as-root", &["true"]);
         // Nothing to map to: the flag changes only what is claimed.

@@ -10,6 +10,7 @@
 )]
 
 mod cli;
+mod evidence;
 mod faults;
 mod filesystem;
 mod host_files;

@@ -6,7 +6,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 
 use crate::probe::inside;
-use crate::world::World;
+use crate::world::{World, ready};
 
 /// Listeners of the host, served until the test ends.
 struct Listeners {
@@ -68,7 +68,7 @@ fn reached(world: &World, flags: &str) -> Vec<bool> {
 
 #[test]
 fn no_network_reaches_nothing() {
-    let world = World::new();
+    let world = ready!();
     assert_eq!(reached(&world, ""), [false; 4]);
     let run = world.last();
     assert!(run.declares("network") && run.declares("ipc"));
@@ -76,7 +76,7 @@ fn no_network_reaches_nothing() {
 
 #[test]
 fn loopback_is_the_sandboxs_own() {
-    let world = World::new();
+    let world = ready!();
     assert_eq!(
         reached(&world, "--network loopback"),
         [false, false, false, true]
@@ -87,7 +87,7 @@ fn loopback_is_the_sandboxs_own() {
 
 #[test]
 fn an_unrestricted_network_reaches_the_host_and_is_not_declared() {
-    let world = World::new();
+    let world = ready!();
     let policy = world.policy(|policy| {
         let without = ["network", "ipc"];
         let required = policy["enforcement"]["requiredControls"]
@@ -105,7 +105,7 @@ fn an_unrestricted_network_reaches_the_host_and_is_not_declared() {
 
 #[test]
 fn sockets_shared_with_the_host_are_refused_where_ipc_is_required() {
-    let world = World::new();
+    let world = ready!();
     let ran = world.exec("--network unrestricted", &["true"]).ended(126);
     assert!(ran.err.contains("abstract-sockets-shared"), "{}", ran.err);
     assert_eq!(world.last().reason("ipc"), Some("abstract-sockets-shared"));
@@ -113,7 +113,7 @@ fn sockets_shared_with_the_host_are_refused_where_ipc_is_required() {
 
 #[test]
 fn an_allowlist_needs_egress() {
-    let world = World::new();
+    let world = ready!();
     let ran = world.exec("--allow example.com:443", &["true"]).ended(126);
     assert!(ran.err.contains("needs-egress"), "{}", ran.err);
     assert_eq!(world.last().reason("network"), Some("needs-egress"));

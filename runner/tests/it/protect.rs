@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use crate::world::World;
+use crate::world::ready;
 
 /// Every path below a folder with its content.
 fn listing(folder: &Path) -> BTreeMap<String, String> {
@@ -42,7 +42,7 @@ done
 
 #[test]
 fn hooks_that_exist_stay_as_they_are() {
-    let world = World::new();
+    let world = ready!();
     let folder = world.folder("out");
     world.file("out/.git/hooks/pre-commit.sample", "theirs\n");
     world.file("out/.git/config", "[core]\n");
@@ -62,7 +62,7 @@ fn remove(mut listing: BTreeMap<String, String>, name: &str) -> BTreeMap<String,
 
 #[test]
 fn hooks_that_do_not_exist_cannot_be_made_and_nothing_is_left_behind() {
-    let world = World::new();
+    let world = ready!();
     let folder = world.folder("out");
     world.file("out/main.c", "int main;\n");
     let before = listing(&folder);
@@ -76,7 +76,7 @@ fn hooks_that_do_not_exist_cannot_be_made_and_nothing_is_left_behind() {
 
 #[test]
 fn a_git_file_stays_as_it_is() {
-    let world = World::new();
+    let world = ready!();
     let folder = world.folder("out");
     world.file("out/.git", "gitdir: ../elsewhere\n");
     let before = listing(&folder);
@@ -89,7 +89,7 @@ fn a_git_file_stays_as_it_is() {
 
 #[test]
 fn a_git_link_cannot_be_protected_and_is_refused() {
-    let world = World::new();
+    let world = ready!();
     let folder = world.folder("out");
     world.folder("elsewhere");
     symlink("../elsewhere", folder.join(".git")).unwrap();
@@ -118,7 +118,7 @@ fn a_git_link_cannot_be_protected_and_is_refused() {
 
 #[test]
 fn placeholders_are_gone_after_a_refused_run_and_after_a_killed_workload() {
-    let world = World::new();
+    let world = ready!();
     let folder = world.folder("out");
     let flags = format!("--write {}", folder.display());
     world.exec(&flags, &["no-such-program"]).ended(127);
@@ -133,7 +133,7 @@ fn placeholders_are_gone_after_a_refused_run_and_after_a_killed_workload() {
 
 #[test]
 fn a_policy_names_what_is_protected() {
-    let world = World::new();
+    let world = ready!();
     let folder = world.folder("out");
     world.file("out/keep/file", "theirs\n");
     let policy = world.policy(|policy| {

@@ -9,11 +9,12 @@ use ledger::facts::list::{List, Sealable};
 use ledger::finding::Code;
 use ledger::record::Body;
 
-use crate::world::{Ran, World, contains, walked};
+use crate::evidence::walked;
+use crate::world::{Ran, World, contains, ready};
 
 #[test]
 fn a_run_is_four_records_and_the_next_two_more() {
-    let world = World::new();
+    let world = ready!();
     let ran = world.exec("", &["true"]).ended(0);
     assert_eq!(
         world.evidence().kinds(),
@@ -59,7 +60,7 @@ fn a_run_is_four_records_and_the_next_two_more() {
 
 #[test]
 fn arguments_and_output_are_sealed_unless_they_may_be_clear() {
-    let world = World::new();
+    let world = ready!();
     world.exec("-q", &["echo", "private words"]).ended(0);
     let run = world.last();
     assert!(matches!(run.start.workload.argv, Sealable::Sealed(_)));
@@ -105,8 +106,25 @@ fn arguments_and_output_are_sealed_unless_they_may_be_clear() {
 }
 
 #[test]
+fn a_changed_opening_does_not_match() {
+    let world = ready!();
+    world.exec("-q", &["echo", "private words"]).ended(0);
+    let segment = world.ledger().join("records/00000000.jsonl");
+    let text = std::fs::read_to_string(&segment).unwrap();
+    let changed = text.replacen("private words", "private Words", 1);
+    assert_ne!(text, changed);
+    std::fs::write(&segment, changed).unwrap();
+    let (evidence, findings) = walked(&world.ledger());
+    assert_eq!(evidence.records.len(), 4);
+    let mismatches = findings
+        .iter()
+        .filter(|finding| finding.code == Code::OpeningMismatch);
+    assert_eq!(mismatches.count(), 1, "{findings:#?}");
+}
+
+#[test]
 fn arguments_that_are_no_text_are_escaped() {
-    let world = World::new();
+    let world = ready!();
     let argument = std::ffi::OsStr::from_bytes(b"a\xff\\b\n");
     let ran = world
         .exec("-q", &["printf".as_ref(), "%s".as_ref(), argument])
@@ -117,7 +135,7 @@ fn arguments_that_are_no_text_are_escaped() {
 
 #[test]
 fn refused_and_missing_programs_are_recorded_as_not_executed() {
-    let world = World::new();
+    let world = ready!();
     for (flags, program, code, reason) in [
         ("--require memory", "true", 126, "refused"),
         ("--memory 64M", "true", 126, "refused"),
@@ -166,7 +184,7 @@ fn artifacts(world: &World) -> Vec<Artifact> {
 
 #[test]
 fn artifacts_have_size_and_hash() {
-    let world = World::new();
+    let world = ready!();
     let folder = world.folder("out");
     world.file("out/before", "untouched");
     world.file("out/changed", "old");
@@ -208,7 +226,7 @@ fn artifacts_have_size_and_hash() {
 
 #[test]
 fn many_artifacts_are_a_blob() {
-    let world = World::new();
+    let world = ready!();
     let script = "cd /workspace; i=0; while [ $i -lt 8200 ]; do : >f$i; i=$((i+1)); done";
     world.sh("", script, &[]).ended(0);
     let run = world.last();
@@ -224,7 +242,7 @@ fn many_artifacts_are_a_blob() {
 
 #[test]
 fn runs_at_the_same_time_share_a_ledger() {
-    let world = World::new();
+    let world = ready!();
     world.exec("", &["true"]).ended(0);
     let children: Vec<_> = (0..3)
         .map(|number| {
@@ -256,7 +274,7 @@ fn runs_at_the_same_time_share_a_ledger() {
 
 #[test]
 fn a_native_run_declares_what_it_does_and_that_the_key_was_in_reach() {
-    let world = World::new();
+    let world = ready!();
     let ran = world
         .exec("--runtime native --allow-native", &["true"])
         .ended(126);
@@ -284,7 +302,7 @@ fn a_native_run_declares_what_it_does_and_that_the_key_was_in_reach() {
     ] {
         assert!(!run.declares(control), "{control}");
     }
-    let world = World::new().with("RUNNER_ALLOW_NATIVE", "1");
+    let world = ready!().with("RUNNER_ALLOW_NATIVE", "1");
     world
         .exec("--runtime native --best-effort", &["true"])
         .ended(0);
@@ -292,7 +310,7 @@ fn a_native_run_declares_what_it_does_and_that_the_key_was_in_reach() {
 
 #[test]
 fn a_native_tree_ends_with_its_main_process_and_at_the_deadline() {
-    let world = World::new();
+    let world = ready!();
     let pid = world.path("pid");
     let script = r#"setsid sleep 86400 & echo $! >"$1"; "#;
     let flags = "--runtime native --allow-native --best-effort";
@@ -312,7 +330,7 @@ fn a_native_tree_ends_with_its_main_process_and_at_the_deadline() {
 
 #[test]
 fn notes_and_a_close_are_records_and_nothing_follows() {
-    let world = World::new();
+    let world = ready!();
     world.exec("", &["true"]).ended(0);
     let ran = Ran::of(world.command(["note", "looked at"]).output().unwrap());
     ran.ended(0);

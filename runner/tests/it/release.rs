@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::world::{contains, evidence, skip};
+use crate::evidence::evidence;
+use crate::world::{contains, no_sandbox, skip};
 
 #[test]
 fn a_release_binary_has_no_switch_and_is_small() {
@@ -20,6 +21,12 @@ fn a_release_binary_has_no_switch_and_is_small() {
     let test_build = std::fs::read(env!("CARGO_BIN_EXE_runner")).unwrap();
     assert!(contains(&test_build, "RUNNER_FAULT"));
 
+    if let Some(reason) = no_sandbox() {
+        return skip(
+            "a_release_binary_has_no_switch_and_is_small: the run",
+            reason,
+        );
+    }
     let home = tempfile::tempdir().unwrap();
     let ran = Command::new(&path)
         .args(["exec", "--", "true"])

@@ -6,7 +6,7 @@ use std::process::Child;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::world::{Ran, World};
+use crate::world::{Ran, World, ready};
 
 /// A workload that has said `ready`.
 struct Ready {
@@ -56,7 +56,7 @@ fn signals_are_passed_on() {
         ("USR1", Signal::SIGUSR1),
         ("USR2", Signal::SIGUSR2),
     ] {
-        let world = World::new();
+        let world = ready!();
         let ready = Ready::start(
             &world,
             &format!("trap 'echo got {name}; exit 7' {name}; {WAIT}"),
@@ -70,7 +70,7 @@ fn signals_are_passed_on() {
 
 #[test]
 fn a_signal_that_nobody_handles_ends_the_workload_and_shows_in_the_status() {
-    let world = World::new();
+    let world = ready!();
     let ready = Ready::start(&world, "echo ready; exec sleep 600");
     ready.signal(Signal::SIGTERM);
     ready.end().ended(128 + 15);
@@ -80,7 +80,7 @@ fn a_signal_that_nobody_handles_ends_the_workload_and_shows_in_the_status() {
 
 #[test]
 fn a_second_interrupt_kills_what_ignores_the_first() {
-    let world = World::new();
+    let world = ready!();
     let script = format!("trap 'echo not yet' INT; trap '' TERM; {WAIT}");
     let mut ready = Ready::start(&world, &script);
     ready.signal(Signal::SIGINT);
@@ -92,7 +92,7 @@ fn a_second_interrupt_kills_what_ignores_the_first() {
 
 #[test]
 fn exit_statuses_are_the_workloads_own() {
-    let world = World::new();
+    let world = ready!();
     for status in [0, 1, 2, 77, 124, 125, 126, 127, 128, 255] {
         world.sh("-q", &format!("exit {status}"), &[]).ended(status);
         let result = world.last().execution.result;
@@ -110,7 +110,7 @@ fn exit_statuses_are_the_workloads_own() {
 
 #[test]
 fn a_program_is_looked_up_inside() {
-    let world = World::new();
+    let world = ready!();
     let folder = world.folder("tools");
     let tool = world.file("tools/tool-of-the-host", "#!/bin/sh\necho ran\n");
     let plain = world.file("tools/plain", "#!/bin/sh\n");
@@ -162,7 +162,7 @@ fn a_program_is_looked_up_inside() {
 
 #[test]
 fn a_folder_to_start_in_must_be_there_inside() {
-    let world = World::new();
+    let world = ready!();
     let folder = world.folder("in");
     let flags = format!("--read {}", folder.display());
     let inside = format!("{flags} -C {}", folder.display());

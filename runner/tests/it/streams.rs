@@ -8,11 +8,11 @@ use ledger::bytes::hash::Hash;
 
 use crate::faults::with_planted;
 use crate::probe::inside;
-use crate::world::{Ran, World, until};
+use crate::world::{Ran, ready, until};
 
 #[test]
 fn output_is_passed_on_while_the_workload_runs() {
-    let world = World::new();
+    let world = ready!();
     let folder = world.folder("out");
     let script =
         r#"echo first; echo other >&2; until [ -e "$1/go" ]; do sleep 0.01; done; echo second"#;
@@ -36,7 +36,7 @@ fn output_is_passed_on_while_the_workload_runs() {
 
 #[test]
 fn output_past_the_cap_is_cut_and_said_once() {
-    let world = World::new();
+    let world = ready!();
     let policy = world.policy(|policy| policy["resources"]["outputBytes"] = 8192.into());
     let script = "yes 0123456 | head -c 100000; echo done >&2; exit 3";
     let ran = world
@@ -63,7 +63,7 @@ fn output_past_the_cap_is_cut_and_said_once() {
 
 #[test]
 fn bytes_that_are_no_text_come_through() {
-    let world = World::new();
+    let world = ready!();
     let ran = world
         .sh(
             "",
@@ -88,7 +88,7 @@ fn bytes_that_are_no_text_come_through() {
 
 #[test]
 fn a_closed_output_costs_nothing_but_itself() {
-    let world = World::new();
+    let world = ready!();
     let workload = ["sh", "-c", "yes | head -c 300000; exit 4"];
     let mut command = world.exec_command("", &workload);
     let mut child = command.spawn().unwrap();
@@ -106,7 +106,7 @@ fn a_closed_output_costs_nothing_but_itself() {
 
 #[test]
 fn an_output_that_nobody_reads_does_not_hold_up_the_deadline() {
-    let world = World::new();
+    let world = ready!();
     let workload = ["sh", "-c", "yes"];
     let mut child = world
         .exec_command("-q --timeout 1s", &workload)
@@ -121,7 +121,7 @@ fn an_output_that_nobody_reads_does_not_hold_up_the_deadline() {
 
 #[test]
 fn pipes_and_files_pass_and_nothing_is_dev_null() {
-    let world = World::new();
+    let world = ready!();
     let mut command = world.exec_command("-q", &["wc", "-c"]);
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
@@ -149,7 +149,7 @@ fn pipes_and_files_pass_and_nothing_is_dev_null() {
 
 #[test]
 fn a_folder_as_input_is_no_way_out() {
-    let world = World::new();
+    let world = ready!();
     world.file("home/canary", "SEEN");
     let script = "cat /proc/self/fd/0/canary /dev/stdin/canary; ls -A /proc/self/fd/0/; readlink /proc/self/fd/0";
     let mut command = world.exec_command("", &["sh", "-c", script]);
@@ -164,7 +164,7 @@ fn a_folder_as_input_is_no_way_out() {
 
 #[test]
 fn descriptors_of_the_caller_are_not_inherited() {
-    let world = World::new();
+    let world = ready!();
     let mut command = world.exec_command(
         "",
         &[
@@ -185,7 +185,7 @@ fn descriptors_of_the_caller_are_not_inherited() {
 
 #[test]
 fn events_are_json_lines_on_a_file() {
-    let world = World::new();
+    let world = ready!();
     let file = world.path("events");
     world
         .sh(&format!("--events {}", file.display()), "exit 124", &[])

@@ -1,11 +1,11 @@
 //! Which system calls fail inside: SANDBOX.md §4. Denied ones give EPERM and the workload lives to tell.
 
 use crate::probe::{inside, run_inside};
-use crate::world::World;
+use crate::world::ready;
 
 #[test]
 fn denied_calls_give_eperm_and_others_work() {
-    let world = World::new();
+    let world = ready!();
     let policy = world.policy(|_| {});
     let denied = [
         "getcpu",
@@ -49,7 +49,7 @@ fn denied_calls_give_eperm_and_others_work() {
 
 #[test]
 fn a_call_that_no_policy_denies_works() {
-    let world = World::new();
+    let world = ready!();
     let answers = inside(&world, "", &["getcpu"]);
     assert_eq!(answers["getcpu"], "ok");
 }
@@ -57,7 +57,7 @@ fn a_call_that_no_policy_denies_works() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn other_ways_to_number_calls_give_eperm() {
-    let world = World::new();
+    let world = ready!();
     // x32 getcpu and getpid; i386 getpid (20) and getcpu (318).
     let attempts = ["x32:309", "x32:39", "i386:20", "i386:318"];
     for name in attempts {
@@ -68,7 +68,7 @@ fn other_ways_to_number_calls_give_eperm() {
 
 #[test]
 fn an_allow_list_leaves_what_it_lists() {
-    let world = World::new();
+    let world = ready!();
     let policy = |calls: Vec<String>| {
         world.policy(|policy| policy["syscalls"] = serde_json::json!({ "allow": calls }))
     };
@@ -95,7 +95,7 @@ fn an_allow_list_leaves_what_it_lists() {
 
 #[test]
 fn no_namespaces_below_the_sandbox() {
-    let world = World::new();
+    let world = ready!();
     let ran = world.sh("", "unshare --user true 2>/dev/null || echo refused", &[]);
     assert_eq!(ran.ended(0).out, "refused\n");
     assert!(world.last().declares("privilege"));

@@ -11,7 +11,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{LocalFlags, tcgetattr};
 use nix::unistd::Pid;
 
-use crate::world::{Run, World, until};
+use crate::evidence::Run;
+use crate::world::{World, ready, until};
 
 /// A caller at a terminal.
 struct Caller {
@@ -87,7 +88,7 @@ fn last(world: &World) -> Run {
 
 #[test]
 fn a_workload_gets_a_terminal_of_its_own_with_the_callers_size() {
-    let world = World::new();
+    let world = ready!();
     let script = "test -t 0 && test -t 1 && test -t 2 && tty; stty size; : </dev/tty && echo controlling; echo typed?; read line; echo \"got <$line>\"; exit 6";
     let mut caller = Caller::start(world.exec_command("-t -q", &["sh", "-c", script]));
     caller.sees("/dev/pts/0");
@@ -106,7 +107,7 @@ fn a_workload_gets_a_terminal_of_its_own_with_the_callers_size() {
 
 #[test]
 fn keys_reach_the_workload_and_not_the_runner() {
-    let world = World::new();
+    let world = ready!();
     let script = "trap 'echo interrupted; exit 9' INT; echo ready; while :; do sleep 0.1; done";
     let mut caller = Caller::start(world.exec_command("-t -q", &["sh", "-c", script]));
     caller.sees("ready");
@@ -118,7 +119,7 @@ fn keys_reach_the_workload_and_not_the_runner() {
 
 #[test]
 fn the_size_follows_and_the_callers_terminal_is_given_back() {
-    let world = World::new();
+    let world = ready!();
     let script = "trap 'stty size; exit 0' WINCH; echo ready; while :; do sleep 0.1; done";
     let mut caller = Caller::start(world.exec_command("-t -q", &["sh", "-c", script]));
     let modes = |caller: &Caller| tcgetattr(&caller.terminal.slave).unwrap();
@@ -161,7 +162,7 @@ fn set_size(caller: &Caller, rows: u16, columns: u16) {
 
 #[test]
 fn without_a_flag_a_terminal_never_becomes_the_workloads() {
-    let world = World::new();
+    let world = ready!();
     let script = "readlink /proc/self/fd/0; for fd in 0 1 2; do test -t $fd && echo terminal $fd; done; (: </dev/tty) 2>/dev/null && echo controlling; echo end";
     let mut caller = Caller::start(world.exec_command("-q", &["sh", "-c", script]));
     caller.sees("/dev/null\r\nend\r\n");
@@ -174,7 +175,7 @@ fn without_a_flag_a_terminal_never_becomes_the_workloads() {
 
 #[test]
 fn interactive_input_is_relayed_and_is_no_terminal() {
-    let world = World::new();
+    let world = ready!();
     let script = "test -t 0 && echo terminal; echo ready; read line; echo \"got <$line>\"";
     let mut caller = Caller::start(world.exec_command("-i -q", &["sh", "-c", script]));
     caller.sees("ready");
@@ -187,7 +188,7 @@ fn interactive_input_is_relayed_and_is_no_terminal() {
 
 #[test]
 fn a_terminal_needs_no_terminal_outside() {
-    let world = World::new();
+    let world = ready!();
     let ran = world.sh("-t -q", "test -t 1 && echo on a terminal", &[]);
     assert_eq!(ran.ended(0).out, "on a terminal\r\n");
     until("the record is there", || world.evidence().runs().len() == 1);

@@ -3,17 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output as ProcessOutput, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use ledger::facts::control::Control;
-use ledger::facts::execution::{Execution, Output, Start};
-use ledger::facts::list::{List, Sealable};
-use ledger::file::source::{ReadError, Source};
-use ledger::file::walk::{Findings, Shown, Visitor, walk};
-use ledger::finding::Finding;
-use ledger::record::{Body, Opened, Record};
 use serde_json::json;
+
+use crate::evidence::{Evidence, Run, evidence};
 
 /// Controls that the embedded runtime can declare under [`World::policy`].
 pub(crate) const SUPPORTED: [&str; 14] = [
@@ -67,6 +63,34 @@ pub(crate) struct World {
     runner: PathBuf,
     before: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
+}
+
+/// A world in which sandboxes can be built; where the host makes none, says so and returns from the test.
+macro_rules! ready {
+    () => {{
+        fn here() {}
+        let test = std::any::type_name_of_val(&here).trim_end_matches("::here");
+        if let Some(reason) = $crate::world::no_sandbox() {
+            return $crate::world::skip(test, reason);
+        }
+        $crate::world::World::new()
+    }};
+}
+pub(crate) use ready;
+
+/// Why this host builds no sandbox, as `runner doctor` found by trying.
+pub(crate) fn no_sandbox() -> Option<&'static str> {
+    static FOUND: OnceLock<Option<String>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| {
+        let found = World::new().run("--json doctor").json();
+        let lacking = found["capabilities"].as_array().unwrap().iter();
+        let lacking = lacking.filter(|one| one["works"] == false);
+        let list: Vec<String> = lacking
+            .map(|one| format!("{}: {}", one["name"], one["error"]))
+            .collect();
+        (found["ready"] != true).then(|| list.join(", "))
+    });
+    found.as_deref()
 }
 
 impl World {
@@ -309,7 +333,7 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    pub(crate) fn of(output: ProcessOutput) -> Self {
+    pub(crate) fn of(output: Output) -> Self {
         Self {
             code: output.status.code(),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -329,122 +353,5 @@ impl Ran {
     #[track_caller]
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
-    }
-}
-
-/// Every record of a ledger, in order.
-pub(crate) struct Evidence {
-    pub(crate) records: Vec<(Record, Option<Opened>)>,
-}
-
-impl Visitor for Evidence {
-    fn verified(&mut self, shown: &Shown<'_>, _: &mut Findings) -> Result<(), ReadError> {
-        let opening = shown.opening.map(|opening| opening.open.clone());
-        self.records.push(((**shown.record).clone(), opening));
-        Ok(())
-    }
-
-    fn unverified(&mut self, sequence: u64) {
-        panic!("record {sequence} does not verify");
-    }
-}
-
-pub(crate) fn evidence(ledger: &Path) -> Evidence {
-    let (evidence, findings) = walked(ledger);
-    assert!(findings.is_empty(), "{findings:#?}");
-    evidence
-}
-
-/// Reads a ledger; the records that verify, and everything there is to say.
-pub(crate) fn walked(ledger: &Path) -> (Evidence, Vec<Finding>) {
-    let mut evidence = Evidence {
-        records: Vec::new(),
-    };
-    let mut source = Source::open(ledger).unwrap();
-    let walked = walk(&mut source, None, &mut evidence).unwrap();
-    (evidence, walked.findings.into_list())
-}
-
-impl Evidence {
-    pub(crate) fn kinds(&self) -> Vec<&'static str> {
-        self.records
-            .iter()
-            .map(|(record, _)| record.body.kind())
-            .collect()
-    }
-
-    /// The runs that have ended, in the order of their ends.
-    pub(crate) fn runs(&self) -> Vec<Run> {
-        let ended = self
-            .records
-            .iter()
-            .filter_map(|(record, opened)| match &record.body {
-                Body::Execution(execution) => Some((execution, opened)),
-                _ => None,
-            });
-        ended
-            .map(|(execution, opened)| {
-                let at = usize::try_from(execution.start.value()).unwrap();
-                let (Body::Start(start), at_start) =
-                    (&self.records[at].0.body, &self.records[at].1)
-                else {
-                    panic!("record {at} is no start");
-                };
-                let opened = opened.clone().unwrap_or_default();
-                let at_start = at_start.clone().unwrap_or_default();
-                let output = |clear: &Option<Sealable<Output>>, sealed: Option<Output>| match clear
-                {
-                    Some(Sealable::Clear(output)) => Some(output.clone()),
-                    Some(Sealable::Sealed(_)) => Some(sealed.expect("sealed, and no opening")),
-                    None => None,
-                };
-                let argv = match &start.workload.argv {
-                    Sealable::Clear(list) => list.clone(),
-                    Sealable::Sealed(_) => at_start.argv.expect("sealed, and no opening").1,
-                };
-                let List::Inline(argv) = argv else {
-                    panic!("a long argv");
-                };
-                Run {
-                    argv,
-                    start: (**start).clone(),
-                    stdout: output(
-                        &execution.result.stdout,
-                        opened.stdout.map(|salted| salted.1),
-                    ),
-                    stderr: output(
-                        &execution.result.stderr,
-                        opened.stderr.map(|salted| salted.1),
-                    ),
-                    execution: (**execution).clone(),
-                }
-            })
-            .collect()
-    }
-}
-
-/// One run as its ledger has it, sealed values taken from their openings.
-pub(crate) struct Run {
-    pub(crate) argv: Vec<String>,
-    pub(crate) start: Start,
-    pub(crate) stdout: Option<Output>,
-    pub(crate) stderr: Option<Output>,
-    pub(crate) execution: Execution,
-}
-
-impl Run {
-    pub(crate) fn declares(&self, control: &str) -> bool {
-        self.start
-            .controls
-            .declares(control.parse::<Control>().unwrap())
-    }
-
-    /// Why a control is not declared.
-    pub(crate) fn reason(&self, control: &str) -> Option<&str> {
-        let unsupported = &self.start.controls.unsupported;
-        let gap = unsupported
-            .iter()
-            .find(|gap| gap.control.as_str() == control);
-        gap.map(|gap| gap.reason.as_str())
     }
 }
