@@ -14,7 +14,10 @@
 
 mod acknowledged;
 mod append;
+mod begin;
 mod blobs;
+mod describe;
+mod error;
 mod heads;
 mod keys;
 mod layout;
@@ -30,12 +33,14 @@ use std::path::PathBuf;
 pub use acknowledged::{Difference, StoredCheckpointError};
 pub use append::{AppendError, Appended, Durability, RenewError};
 pub use blobs::{BlobError, BlobWriter};
+pub use describe::{Description, describe};
+pub use error::{FindError, OpenLedgerError};
 pub use heads::WriteHeadsError;
 pub use keys::{KeyFileError, create_key_file, read_key_file};
 pub use layout::{SEGMENT_RECORDS, blob_name, segment_name};
 pub use lock::{LockError, RunLock};
 pub use notice::Notice;
-pub use open::{Description, FindError, KeyChoice, OpenLedgerError, OpenOptions, describe};
+pub use open::{KeyChoice, OpenOptions};
 pub use state::WriteTipError;
 pub use tail::ReadRecordsError;
 

@@ -17,6 +17,8 @@ pub(super) struct Expected {
     pub(super) ids: Option<(u32, u32)>,
     /// No capability, and none to be had.
     pub(super) no_privilege: bool,
+    /// The workload's process stands beside pid 1; without a program there is none.
+    pub(super) workload: bool,
     /// A filter.
     pub(super) seccomp: bool,
     /// RLIMIT_NOFILE.
@@ -39,6 +41,16 @@ pub(super) struct Expected {
     pub(super) own_proc: bool,
 }
 
+/// What is read from the workload's process.
+const WORKLOAD: [&str; 6] = [
+    "set-ids",
+    "set-groups",
+    "capabilities",
+    "bounding-set",
+    "no-new-privs",
+    "seccomp",
+];
+
 /// Notes in `outcomes` what has no effect; returns the workload's user id as the host sees it.
 pub(super) fn read_back(init: i32, expected: &Expected, outcomes: &mut Outcomes) -> Option<u32> {
     for (mechanism, name) in &expected.namespaces {
@@ -49,19 +61,25 @@ pub(super) fn read_back(init: i32, expected: &Expected, outcomes: &mut Outcomes)
         outcomes.note("pivot-root", Err(failure.clone()));
         outcomes.note("read-only", Err(failure));
     }
-    let workload = only_child(init).unwrap_or(init);
+    let workload = if expected.workload {
+        match only_child(init) {
+            Some(pid) => pid,
+            None => {
+                let failure = Failure::no_effect("find the workload's process");
+                for mechanism in WORKLOAD {
+                    outcomes.note(mechanism, Err(failure.clone()));
+                }
+                return None;
+            }
+        }
+    } else {
+        init
+    };
     read_session_and_limits(workload, expected, outcomes);
     match read_status(workload, expected, outcomes) {
         Ok(uid) => Some(uid),
         Err(failure) => {
-            for mechanism in [
-                "set-ids",
-                "set-groups",
-                "capabilities",
-                "bounding-set",
-                "no-new-privs",
-                "seccomp",
-            ] {
+            for mechanism in WORKLOAD {
                 outcomes.note(mechanism, Err(failure.clone()));
             }
             None
@@ -199,6 +217,9 @@ fn read_session_and_limits(workload: i32, expected: &Expected, outcomes: &mut Ou
             Ok(values.next().flatten() == Some(limit) && values.next().flatten() == Some(limit))
         };
         outcomes.note("limit-files", held(read(), "limit open files"));
+    }
+    if !expected.workload {
+        return;
     }
     let read = || -> io::Result<bool> {
         let mut closing = true;

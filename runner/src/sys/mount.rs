@@ -184,11 +184,7 @@ pub fn new_filesystem(
     const CREATE: libc::c_uint = 6;
     // SAFETY: kind is a C string that outlives the call.
     let context = owned(check(unsafe {
-        libc::syscall(
-            libc::SYS_fsopen,
-            kind.as_ptr(),
-            FSOPEN_CLOEXEC,
-        )
+        libc::syscall(libc::SYS_fsopen, kind.as_ptr(), FSOPEN_CLOEXEC)
     })?);
     for (name, value) in options {
         // SAFETY: name and value are C strings that outlive the call.

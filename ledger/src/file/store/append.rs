@@ -1,9 +1,9 @@
 //! Appending one record: the line, the write, the flush, and what is renewed after it.
 
 use super::acknowledged::Difference;
+use super::error::FindError;
 use super::heads;
 use super::layout::Layout;
-use super::open::FindError;
 use super::state::State;
 use super::tail::ReadRecordsError;
 use super::{Notice, Store};
@@ -126,7 +126,7 @@ pub enum AppendError {
     )]
     Differs {
         /// How.
-        difference: Difference,
+        difference: Box<Difference>,
     },
 }
 

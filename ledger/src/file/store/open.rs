@@ -2,25 +2,22 @@
 
 use std::path::{Path, PathBuf};
 
-use super::acknowledged::{self, Acknowledged, Difference, StoredCheckpointError};
-use super::append::{AppendError, RenewError, step_verified};
+use super::acknowledged::{self, Acknowledged, Difference};
+use super::error::{FindError, OpenLedgerError};
 use super::heads::{self, Heads};
-use super::keys::{self, KeyFileError};
-use super::layout::{Layout, SEGMENT_RECORDS};
-use super::lock::{LedgerLock, LockError, sweep};
+use super::keys;
+use super::layout::Layout;
+use super::lock::{LedgerLock, sweep};
 use super::recover::worst;
 use super::state::State;
-use super::tail::{self, Ending, ReadRecordsError};
+use super::tail::{self, Ending};
 use super::{Folder, Notice, Store};
-use crate::bytes::canon::{U53, WriteLineError, escape_bytes};
+use crate::bytes::canon::escape_bytes;
 use crate::bytes::hash::Hash;
-use crate::bytes::key::{
-    Base64, KeyId, LocalKey, PrivateKeyError, PublicKey, Signer, random_bytes,
-};
+use crate::bytes::key::{KeyId, LocalKey, Signer as _};
 use crate::bytes::time::Stamp;
-use crate::file::chain::Chain;
 use crate::file::durable::{self, FileError};
-use crate::record::{Body, Custody, Genesis, Origin, Record, Tool, WriteRecordError};
+use crate::record::{Custody, Tool};
 
 /// Which key signs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,144 +49,10 @@ pub struct OpenOptions<'a> {
     pub create: bool,
 }
 
-/// Why a ledger could not be opened for writing. Nothing was signed.
-#[derive(Debug, thiserror::Error, miette::Diagnostic)]
-pub enum OpenLedgerError {
-    /// The system refused.
-    #[error(transparent)]
-    #[diagnostic(code(ledger::open::file))]
-    File(#[from] FileError),
-    /// There is none.
-    #[error("there is no ledger in {}", .0.display())]
-    #[diagnostic(code(ledger::open::missing))]
-    Missing(PathBuf),
-    /// Not a folder.
-    #[error("{} is not a folder", .0.display())]
-    #[diagnostic(code(ledger::open::not_a_folder))]
-    NotAFolder(PathBuf),
-    /// A folder with something else in it.
-    #[error("{} is no ledger: it has no records, and holds {}", dir.display(), foreign.join(", "))]
-    #[diagnostic(
-        code(ledger::open::foreign),
-        help("name an empty folder, or one that does not exist yet")
-    )]
-    Foreign {
-        /// The folder.
-        dir: PathBuf,
-        /// Some of what is in it.
-        foreign: Vec<String>,
-    },
-    /// Later segments without the first.
-    #[error("{} is missing and later segments are there", .0.display())]
-    #[diagnostic(
-        code(ledger::open::first_segment_missing),
-        help("restore the records that are missing")
-    )]
-    FirstSegmentMissing(PathBuf),
-    /// The first record does not verify.
-    #[error("{} does not begin with a genesis record: {why}", path.display())]
-    #[diagnostic(code(ledger::open::genesis))]
-    Genesis {
-        /// The first segment.
-        path: PathBuf,
-        /// Why.
-        why: String,
-    },
-    /// It could not be locked.
-    #[error(transparent)]
-    #[diagnostic(
-        code(ledger::open::lock),
-        help("put the ledger on a local file system")
-    )]
-    Lock(#[from] LockError),
-    /// It could not be found out where the ledger stands.
-    #[error(transparent)]
-    #[diagnostic(transparent)]
-    Find(#[from] FindError),
-    /// Records that were acknowledged are not there any more.
-    #[error("{difference}{}", damage.as_ref().map_or_else(String::new, |damage| format!("; {damage}")))]
-    #[diagnostic(
-        code(ledger::open::differs),
-        help(
-            "nothing was signed. Restore the records that are missing; if the ledger was moved, open it once at its new place; or go on from here with --accept-rollback, which the ledger will show for ever"
-        )
-    )]
-    Differs {
-        /// How.
-        difference: Difference,
-        /// What is wrong with the records behind the last good one.
-        damage: Option<String>,
-    },
-    /// A key file could not be used.
-    #[error(transparent)]
-    #[diagnostic(transparent)]
-    Key(#[from] KeyFileError),
-    /// The ledger's own key is not in the key folder.
-    #[error("the ledger is signed by key {id}, and there is no {}", path.display())]
-    #[diagnostic(
-        code(ledger::open::key_missing),
-        help("name the key with --key FILE, or begin another ledger")
-    )]
-    KeyMissing {
-        /// The ledger's key.
-        id: KeyId,
-        /// Where it would be.
-        path: PathBuf,
-    },
-    /// Another ledger's key.
-    #[error("{} holds key {found}, the ledger is signed by {expected}", path.display())]
-    #[diagnostic(code(ledger::open::key_of_another))]
-    KeyOfAnother {
-        /// The key file.
-        path: PathBuf,
-        /// Its key.
-        found: KeyId,
-        /// The ledger's key.
-        expected: KeyId,
-    },
-    /// The key was kept nowhere.
-    #[error("the ledger's key {0} was ephemeral and is gone, nothing can be appended")]
-    #[diagnostic(code(ledger::open::key_gone), help("begin another ledger"))]
-    KeyGone(KeyId),
-    /// An ephemeral key for a ledger that has one.
-    #[error("an ephemeral key only begins a ledger, and {} has one", .0.display())]
-    #[diagnostic(
-        code(ledger::open::ephemeral),
-        help("leave --key out, or begin another ledger")
-    )]
-    Ephemeral(PathBuf),
-    /// No random bytes.
-    #[error(transparent)]
-    #[diagnostic(code(ledger::open::random))]
-    Random(#[from] PrivateKeyError),
-    /// The first record could not be signed.
-    #[error(transparent)]
-    #[diagnostic(code(ledger::open::sign))]
-    Sign(#[from] WriteRecordError),
-    /// The first record cannot be written again.
-    #[error(transparent)]
-    #[diagnostic(code(ledger::open::line))]
-    Line(#[from] WriteLineError),
-    /// What follows from the first record could not be written.
-    #[error(
-        "the ledger was begun, and not everything that follows from its first record was written"
-    )]
-    #[diagnostic(code(ledger::open::renew))]
-    Renew(#[from] RenewError),
-    /// A line of `.heads` could not be changed.
-    #[error("the ledger is in order, and its line in .heads could not be changed")]
-    #[diagnostic(code(ledger::open::heads))]
-    Heads(#[from] heads::WriteHeadsError),
-    /// The end of the ledger could not be put in order.
-    #[error(transparent)]
-    #[diagnostic(transparent)]
-    Append(#[from] AppendError),
-}
-
 /// A key to sign with, and the file it is kept in.
-struct Key {
-    signer: LocalKey,
-    file: Option<PathBuf>,
+pub(super) struct Key {
+    pub(super) signer: LocalKey,
+    pub(super) file: Option<PathBuf>,
 }
 
 /// A ledger as it was found.
@@ -199,28 +62,6 @@ pub(super) struct Found {
     heads: Heads,
     acknowledged: Vec<Acknowledged>,
     pub(super) differences: Vec<Difference>,
-}
-
-/// Why it could not be found out where a ledger stands.
-#[derive(Debug, thiserror::Error, miette::Diagnostic)]
-pub enum FindError {
-    /// The system refused.
-    #[error(transparent)]
-    #[diagnostic(code(ledger::find::file))]
-    File(#[from] FileError),
-    /// The records could not be read.
-    #[error(transparent)]
-    #[diagnostic(code(ledger::find::read))]
-    Read(#[from] ReadRecordsError),
-    /// The stored checkpoint is none, or not this ledger's.
-    #[error(transparent)]
-    #[diagnostic(
-        code(ledger::find::checkpoint),
-        help(
-            "no crash does this: find out who wrote the file; the ledger goes on once it is moved away"
-        )
-    )]
-    Checkpoint(#[from] StoredCheckpointError),
 }
 
 impl Store {
@@ -274,7 +115,7 @@ impl Store {
         let (Some(active), Some(ledger), Some(origin)) =
             (chain.active(), chain.ledger(), chain.origin())
         else {
-            return Err(no_genesis(&layout, &found));
+            return Err(no_genesis(&layout, &found.state, &found.ending));
         };
         let active_id = active.key.id();
         let heads_file = heads::path(options.key_folder, &active_id);
@@ -291,7 +132,7 @@ impl Store {
         };
         let accepted = worst(differences);
         if let (Some(difference), false) = (&accepted, options.accept_rollback) {
-            let difference = difference.clone();
+            let difference = Box::new(difference.clone());
             return Err(OpenLedgerError::Differs { difference, damage });
         }
         let key = key_for(options, active_id, active.custody, layout.root())?;
@@ -327,84 +168,13 @@ impl Store {
         }
         Ok(store)
     }
-
-    fn begin(
-        options: &OpenOptions<'_>,
-        layout: Layout,
-        lock: LedgerLock,
-        folder: Folder,
-        stamp: &Stamp,
-    ) -> Result<Self, OpenLedgerError> {
-        if !options.create {
-            return Err(OpenLedgerError::Missing(layout.root().to_owned()));
-        }
-        if !durable::list(&layout.records())?.is_empty() {
-            return Err(OpenLedgerError::FirstSegmentMissing(layout.segment(0)));
-        }
-        let strangers = heads::known_at(options.key_folder, &folder.path)?;
-        let mut differences: Vec<_> = strangers.iter().map(gone).collect();
-        if let Some(signed) = acknowledged::stored_checkpoint(&layout).map_err(FindError::from)? {
-            let claim = signed.claim();
-            differences.push(Difference::Shorter {
-                source_file: layout.checkpoint(),
-                expected: acknowledged::expected(claim.size, claim.root),
-                found: 0,
-            });
-        }
-        let accepted = worst(differences);
-        if let (Some(difference), false) = (&accepted, options.accept_rollback) {
-            return Err(OpenLedgerError::Differs {
-                difference: difference.clone(),
-                damage: None,
-            });
-        }
-        let (key, custody) = new_key(options)?;
-        let ledger = Hash::from_bytes(random_bytes()?);
-        let origin = Origin::for_host(options.host_name, &ledger);
-        let body = Body::Genesis(Genesis {
-            custody,
-            origin: origin.clone(),
-            public_key: Base64(key.signer.public().to_bytes()),
-            standby: None,
-            tool: options.tool.clone(),
-        });
-        let record = Record::new(body, stamp.clone(), ledger, U53::ZERO, Hash::ZERO);
-        let mut line = record.to_signed_line(&key.signer)?;
-        let (chain, hash) = step_verified(&Chain::new(), &line)?;
-        line.push(b'\n');
-        let mut state = State::default();
-        state.take(chain, hash, &record, line.len() as u64)?;
-        write_first_segment(&layout, &line)?;
-        let mut store = Self {
-            layout,
-            lock,
-            folder,
-            ledger,
-            origin,
-            signer: Box::new(key.signer),
-            key_file: key.file.clone(),
-            key_folder: durable::absolute(options.key_folder)?,
-            state,
-            stopped: false,
-            notices: vec![],
-        };
-        store.renew(durable::Durability::Unsynced)?;
-        store.notices.push(Notice::Began {
-            folder: store.layout.root().to_owned(),
-            key_file: key.file,
-        });
-        if accepted.is_some() {
-            store.record_recovery(None, accepted.as_ref(), stamp)?;
-        }
-        for (file, line) in &strangers {
-            heads::forget(file, &line.ledger)?;
-        }
-        Ok(store)
-    }
 }
 
 /// Before anything is made or locked: a folder that holds something else is left alone.
-fn refuse_what_is_no_ledger(layout: &Layout, create: bool) -> Result<(), OpenLedgerError> {
+pub(super) fn refuse_what_is_no_ledger(
+    layout: &Layout,
+    create: bool,
+) -> Result<(), OpenLedgerError> {
     let root = layout.root();
     match durable::inspect_path(root)? {
         None if create => return Ok(()),
@@ -477,11 +247,11 @@ pub(super) fn find(
     })
 }
 
-fn no_genesis(layout: &Layout, found: &Found) -> OpenLedgerError {
+pub(super) fn no_genesis(layout: &Layout, state: &State, ending: &Ending) -> OpenLedgerError {
     OpenLedgerError::Genesis {
         path: layout.segment(0),
-        why: match &found.ending {
-            Ending::Torn(torn) => torn.describe(&found.state),
+        why: match ending {
+            Ending::Torn(torn) => torn.describe(state),
             Ending::Clean | Ending::NoNewline { .. } => "it is empty".to_owned(),
         },
     }
@@ -504,7 +274,7 @@ fn replaced(
     Ok(known)
 }
 
-fn gone((file, line): &(PathBuf, heads::Line)) -> Difference {
+pub(super) fn gone((file, line): &(PathBuf, heads::Line)) -> Difference {
     Difference::Gone {
         source_file: file.clone(),
         ledger: line.ledger,
@@ -546,33 +316,6 @@ fn key_for(
     })
 }
 
-fn new_key(options: &OpenOptions<'_>) -> Result<(Key, Custody), OpenLedgerError> {
-    let (signer, file, custody) = match &options.key {
-        KeyChoice::Own => {
-            let (signer, path) = keys::create_key_in(&durable::absolute(options.key_folder)?)?;
-            (signer, Some(path), Custody::File)
-        }
-        KeyChoice::File(path) => {
-            let path = durable::absolute(path)?;
-            (keys::read_key_file(&path)?, Some(path), Custody::File)
-        }
-        KeyChoice::Ephemeral => (LocalKey::generate()?, None, Custody::Ephemeral),
-    };
-    Ok((Key { signer, file }, custody))
-}
-
-/// The first segment gets its name only when it is whole and on the disk.
-fn write_first_segment(layout: &Layout, bytes: &[u8]) -> Result<(), FileError> {
-    durable::create_folders(&layout.records())?;
-    let temporary = layout.genesis();
-    let file = durable::create_empty(&temporary)?;
-    durable::write(&file, &temporary, bytes)?;
-    durable::sync_data(&file, &temporary)?;
-    durable::rename(&temporary, &layout.segment(0))?;
-    durable::sync_folder(&layout.records())?;
-    durable::sync_folder(layout.root())
-}
-
 impl Folder {
     fn of(root: &Path) -> Result<Self, FileError> {
         use std::os::unix::ffi::OsStrExt as _;
@@ -598,59 +341,3 @@ impl Folder {
         }
     }
 }
-
-/// What a ledger says about itself, for reading only.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Description {
-    /// The ledger's id.
-    pub ledger: Hash,
-    /// Its name in checkpoints.
-    pub origin: Origin,
-    /// The key that may sign next.
-    pub key: PublicKey,
-    /// Where it is kept.
-    pub custody: Custody,
-    /// Records that verify from the first on.
-    pub size: u64,
-    /// The record that closed it.
-    pub closed_at: Option<u64>,
-}
-
-/// Reads all records of a ledger and says whose it is. Nothing is written and no key is needed; findings
-/// are `verify`'s business, so this stops at the first record that does not verify.
-///
-/// # Errors
-/// There is no ledger, or it cannot be read.
-pub fn describe(dir: &Path) -> Result<Description, OpenLedgerError> {
-    let layout = Layout::new(durable::absolute(dir)?);
-    refuse_what_is_no_ledger(&layout, false)?;
-    let mut state = State::default();
-    let ending = tail::read_on(&layout, &mut state, &mut |state| {
-        state.forget_fresh();
-        Ok(())
-    })
-    .map_err(FindError::from)?;
-    let chain = &state.chain;
-    match (chain.ledger(), chain.origin(), chain.active()) {
-        (Some(ledger), Some(origin), Some(active)) => Ok(Description {
-            ledger: *ledger,
-            origin: origin.clone(),
-            key: active.key,
-            custody: active.custody,
-            size: chain.lines(),
-            closed_at: chain.closed_at(),
-        }),
-        _ => Err(no_genesis(
-            &layout,
-            &Found {
-                state,
-                ending,
-                heads: Heads::default(),
-                acknowledged: vec![],
-                differences: vec![],
-            },
-        )),
-    }
-}
-
-const _: () = assert!(SEGMENT_RECORDS.is_power_of_two());

@@ -34,7 +34,9 @@ impl Store {
             let found = open::find(&self.layout, State::default(), &self.key_folder)?;
             if let Some(difference) = worst(found.differences) {
                 self.stopped = true;
-                return Err(AppendError::Differs { difference });
+                return Err(AppendError::Differs {
+                    difference: Box::new(difference),
+                });
             }
             (self.state, ending) = (found.state, found.ending);
         }

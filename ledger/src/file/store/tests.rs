@@ -59,9 +59,17 @@ impl Place {
         &self,
         change: impl FnOnce(&mut OpenOptions<'_>),
     ) -> Result<Store, OpenLedgerError> {
-        let (dir, keys) = (self.dir(), self.keys());
+        self.try_open_at(&self.dir(), change)
+    }
+
+    fn try_open_at(
+        &self,
+        dir: &Path,
+        change: impl FnOnce(&mut OpenOptions<'_>),
+    ) -> Result<Store, OpenLedgerError> {
+        let keys = self.keys();
         let mut options = OpenOptions {
-            dir: &dir,
+            dir,
             key: KeyChoice::Own,
             key_folder: &keys,
             accept_rollback: false,

@@ -8,7 +8,7 @@ use ledger::facts::policy::{Mode, Nesting, NetworkMode, Policy};
 
 use super::launch;
 use super::read_back::{Expected, read_back};
-use crate::init::wire::Spec;
+use crate::init::wire::{ProgramReport, Spec};
 use crate::mechanism::identity::{DEFAULT_INSIDE, IdentitySpec};
 use crate::mechanism::landlock::LandlockSpec;
 use crate::mechanism::owners::{self, HostIds, MapOwnersError};
@@ -328,7 +328,8 @@ impl Embedded {
             };
             outcomes.note("protect", Err(failure));
         }
-        let expected = expected(plan, &spec, &ids, wanted, mapped);
+        let runs = matches!(init.report.program, Some(ProgramReport::Found { .. }));
+        let expected = expected(plan, &spec, &ids, wanted, mapped, runs);
         let host_uid = read_back(init.pid, &expected, &mut outcomes);
         let program = launch::found(plan, init.report.program.as_ref());
         let mut effect = effect(plan, &outcomes, program);
@@ -411,6 +412,7 @@ fn expected(
     ids: &HostIds,
     wanted: libc::c_int,
     mapped: Vec<std::path::PathBuf>,
+    runs: bool,
 ) -> Expected {
     let mut namespaces = vec![("namespace-pid", "pid"), ("namespace-mount", "mnt")];
     namespaces.extend(
@@ -456,9 +458,10 @@ fn expected(
         namespaces,
         ids: Some((ids.host_uid(), ids.host_gid())),
         no_privilege: true,
-        seccomp: spec.seccomp.is_some(),
-        open_files: spec.open_files,
-        session: true,
+        workload: runs,
+        seccomp: runs && spec.seccomp.is_some(),
+        open_files: spec.open_files.filter(|_| runs),
+        session: runs,
         own_root: true,
         read_only,
         writable,

@@ -1,0 +1,170 @@
+//! Why a ledger is not opened.
+
+use std::path::PathBuf;
+
+use super::acknowledged::{Difference, StoredCheckpointError};
+use super::append::{AppendError, RenewError};
+use super::heads::WriteHeadsError;
+use super::keys::KeyFileError;
+use super::lock::LockError;
+use super::tail::ReadRecordsError;
+use crate::bytes::canon::WriteLineError;
+use crate::bytes::key::{KeyId, PrivateKeyError};
+use crate::file::durable::FileError;
+use crate::record::WriteRecordError;
+
+/// Why a ledger could not be opened for writing. Nothing was signed.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub enum OpenLedgerError {
+    /// The system refused.
+    #[error(transparent)]
+    #[diagnostic(code(ledger::open::file))]
+    File(#[from] FileError),
+    /// There is none.
+    #[error("there is no ledger in {}", .0.display())]
+    #[diagnostic(code(ledger::open::missing))]
+    Missing(PathBuf),
+    /// Not a folder.
+    #[error("{} is not a folder", .0.display())]
+    #[diagnostic(code(ledger::open::not_a_folder))]
+    NotAFolder(PathBuf),
+    /// A folder with something else in it.
+    #[error("{} is no ledger: it has no records, and holds {}", dir.display(), foreign.join(", "))]
+    #[diagnostic(
+        code(ledger::open::foreign),
+        help("name an empty folder, or one that does not exist yet")
+    )]
+    Foreign {
+        /// The folder.
+        dir: PathBuf,
+        /// Some of what is in it.
+        foreign: Vec<String>,
+    },
+    /// Later segments without the first.
+    #[error("{} is missing and later segments are there", .0.display())]
+    #[diagnostic(
+        code(ledger::open::first_segment_missing),
+        help("restore the records that are missing")
+    )]
+    FirstSegmentMissing(PathBuf),
+    /// The first record does not verify.
+    #[error("{} does not begin with a genesis record: {why}", path.display())]
+    #[diagnostic(code(ledger::open::genesis))]
+    Genesis {
+        /// The first segment.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// It could not be locked.
+    #[error(transparent)]
+    #[diagnostic(
+        code(ledger::open::lock),
+        help("put the ledger on a local file system")
+    )]
+    Lock(#[from] LockError),
+    /// It could not be found out where the ledger stands.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Find(#[from] FindError),
+    /// Records that were acknowledged are not there any more.
+    #[error("{difference}{}", damage.as_ref().map_or_else(String::new, |damage| format!("; {damage}")))]
+    #[diagnostic(
+        code(ledger::open::differs),
+        help(
+            "nothing was signed. Restore the records that are missing; if the ledger was moved, open it once at its new place; or go on from here with --accept-rollback, which the ledger will show for ever"
+        )
+    )]
+    Differs {
+        /// How.
+        difference: Box<Difference>,
+        /// What is wrong with the records behind the last good one.
+        damage: Option<String>,
+    },
+    /// A key file could not be used.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Key(#[from] KeyFileError),
+    /// The ledger's own key is not in the key folder.
+    #[error("the ledger is signed by key {id}, and there is no {}", path.display())]
+    #[diagnostic(
+        code(ledger::open::key_missing),
+        help("name the key with --key FILE, or begin another ledger")
+    )]
+    KeyMissing {
+        /// The ledger's key.
+        id: KeyId,
+        /// Where it would be.
+        path: PathBuf,
+    },
+    /// Another ledger's key.
+    #[error("{} holds key {found}, the ledger is signed by {expected}", path.display())]
+    #[diagnostic(code(ledger::open::key_of_another))]
+    KeyOfAnother {
+        /// The key file.
+        path: PathBuf,
+        /// Its key.
+        found: KeyId,
+        /// The ledger's key.
+        expected: KeyId,
+    },
+    /// The key was kept nowhere.
+    #[error("the ledger's key {0} was ephemeral and is gone, nothing can be appended")]
+    #[diagnostic(code(ledger::open::key_gone), help("begin another ledger"))]
+    KeyGone(KeyId),
+    /// An ephemeral key for a ledger that has one.
+    #[error("an ephemeral key only begins a ledger, and {} has one", .0.display())]
+    #[diagnostic(
+        code(ledger::open::ephemeral),
+        help("leave --key out, or begin another ledger")
+    )]
+    Ephemeral(PathBuf),
+    /// No random bytes.
+    #[error(transparent)]
+    #[diagnostic(code(ledger::open::random))]
+    Random(#[from] PrivateKeyError),
+    /// The first record could not be signed.
+    #[error(transparent)]
+    #[diagnostic(code(ledger::open::sign))]
+    Sign(#[from] WriteRecordError),
+    /// The first record cannot be written again.
+    #[error(transparent)]
+    #[diagnostic(code(ledger::open::line))]
+    Line(#[from] WriteLineError),
+    /// What follows from the first record could not be written.
+    #[error(
+        "the ledger was begun, and not everything that follows from its first record was written"
+    )]
+    #[diagnostic(code(ledger::open::renew))]
+    Renew(#[from] RenewError),
+    /// A line of `.heads` could not be changed.
+    #[error("the ledger is in order, and its line in .heads could not be changed")]
+    #[diagnostic(code(ledger::open::heads))]
+    Heads(#[from] WriteHeadsError),
+    /// The end of the ledger could not be put in order.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Append(#[from] AppendError),
+}
+
+/// Why it could not be found out where a ledger stands.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub enum FindError {
+    /// The system refused.
+    #[error(transparent)]
+    #[diagnostic(code(ledger::find::file))]
+    File(#[from] FileError),
+    /// The records could not be read.
+    #[error(transparent)]
+    #[diagnostic(code(ledger::find::read))]
+    Read(#[from] ReadRecordsError),
+    /// The stored checkpoint is none, or not this ledger's.
+    #[error(transparent)]
+    #[diagnostic(
+        code(ledger::find::checkpoint),
+        help(
+            "no crash does this: find out who wrote the file; the ledger goes on once it is moved away"
+        )
+    )]
+    Checkpoint(#[from] StoredCheckpointError),
+}
