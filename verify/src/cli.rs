@@ -219,10 +219,15 @@ enum WriteResultError {
     Json(#[from] serde_json::Error),
 }
 
+fn is_missing(error: &ReadError) -> bool {
+    error.source.kind() == io::ErrorKind::NotFound
+}
+
 impl VerifyError {
-    const fn exit_code(&self) -> u8 {
+    fn exit_code(&self) -> u8 {
         match self {
             Self::NotALedger(OpenSourceError::Read(_)) | Self::Read(_) | Self::Write(_) => INTERNAL,
+            Self::Checkpoint(error) if !is_missing(error) => INTERNAL,
             Self::NotALedger(_) | Self::Checkpoint(_) | Self::Later(_) | Self::UnknownCode(_) => {
                 USAGE
             }
@@ -237,6 +242,12 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() { USAGE } else { 0 };
+            if code == USAGE && asks_for_json(std::env::args_os()) {
+                let text = error.render().to_string();
+                let first = text.lines().next().unwrap_or_default();
+                let why = first.strip_prefix("error: ").unwrap_or(first);
+                failed(code, why.to_owned());
+            }
             // Help into a closed pipe is no error.
             let _ = error.print();
             return code.into();
@@ -247,13 +258,35 @@ pub fn main() -> ExitCode {
         Ok(code) => code.into(),
         Err(error) => {
             let code = error.exit_code();
-            if json && let Ok(text) = Document::of_failure(code, chain(&error)).to_json() {
-                // The same is said on standard error.
-                let _ = print(&text);
+            if json {
+                failed(code, chain(&error));
             }
             eprintln!("{:?}", miette::Report::new(error));
             code.into()
         }
+    }
+}
+
+/// Whether arguments that could not be read ask for JSON all the same.
+fn asks_for_json(arguments: impl Iterator<Item = OsString>) -> bool {
+    let mut before = OsString::new();
+    for argument in arguments {
+        if argument == "--json"
+            || argument == "--format=json"
+            || (before == "--format" && argument == "json")
+        {
+            return true;
+        }
+        before = argument;
+    }
+    false
+}
+
+/// The one document on standard output, without a verdict. The same is said on standard error, so that
+/// nothing is lost where it cannot be written.
+fn failed(code: u8, why: String) {
+    if let Ok(text) = Document::of_failure(code, why).to_json() {
+        let _ = print(&text);
     }
 }
 

@@ -23,11 +23,10 @@ pub(in crate::file) use attachments::hash_of;
 pub use attachments::{Attachments, BlobState, RunState, TornFile};
 pub use lines::{Line, Lines, LongLine};
 
+use crate::file::store::NAMES;
 use crate::finding::{Code, Finding, Place};
 use lines::{Input, Segment};
 
-/// Records in a full segment: a perfect Merkle subtree.
-pub const SEGMENT_RECORDS: u64 = 8_192;
 /// Most of a stored or given checkpoint that is read: one byte more than a note may have.
 const CHECKPOINT_BYTES: u64 = 64 * 1024 + 1;
 /// How often, and after what pause, a lock or an unfinished tail is looked at again.
@@ -370,20 +369,10 @@ impl Folder {
 
     /// A folder without `records` is an emptied ledger when it holds nothing else than ledgers do.
     fn must_be_bare(&self) -> Result<(), OpenSourceError> {
-        const KNOWN: [&str; 8] = [
-            "checkpoint",
-            "checkpoints",
-            "blobs",
-            "torn",
-            "tree",
-            "tip",
-            "lock",
-            "runs",
-        ];
         match self
             .names()?
             .into_iter()
-            .find(|name| !KNOWN.contains(&name.as_str()))
+            .find(|name| !NAMES.contains(&name.as_str()))
         {
             None => Ok(()),
             Some(found) => Err(OpenSourceError::NotALedger {

@@ -44,16 +44,17 @@ pub use open::{KeyChoice, OpenOptions};
 pub use state::WriteTipError;
 pub use tail::ReadRecordsError;
 
-use crate::bytes::canon::{U53, to_canonical};
+use crate::bytes::canon::{MAX_LINE_BYTES, U53, to_canonical};
 use crate::bytes::hash::Hash;
-use crate::bytes::key::{PublicKey, Signer};
+use crate::bytes::key::{Message, PublicKey, Signer};
 use crate::bytes::time::Stamp;
 use crate::facts::execution::{Execution, Outcome, RunId, RunResult, Verdict};
 use crate::facts::host::HostFacts;
-use crate::record::{Body, Close, Custody, Opened, Origin, WriteRecordError};
+use crate::record::{Body, Close, Content, Custody, Opened, Origin, WriteRecordError, parse_line};
 
 use super::durable::{self, FileError};
 use layout::Layout;
+pub(in crate::file) use layout::NAMES;
 use lock::LedgerLock;
 use state::State;
 
@@ -204,6 +205,58 @@ impl Store {
     /// The system refuses, or there is such a run already.
     pub fn begin_run(&mut self, run: RunId) -> Result<RunLock, FileError> {
         self.locked(|store| RunLock::take(&store.layout, run))
+    }
+
+    /// The facts of the newest host record, read from its line and checked against its signature; `None` when
+    /// there is none, or when the line is not where the derived state says.
+    ///
+    /// # Errors
+    /// The system refuses to read.
+    pub fn newest_host(&self) -> Result<Option<HostFacts>, FileError> {
+        let Some(host) = &self.state.host else {
+            return Ok(None);
+        };
+        let sequence = host.sequence.value();
+        let path = self.layout.segment(sequence / SEGMENT_RECORDS);
+        let Some(file) = durable::open_to_read(&path)? else {
+            return Ok(None);
+        };
+        let end = host.end.value();
+        let from = end.saturating_sub(MAX_LINE_BYTES as u64 + 2);
+        let mut bytes = vec![0; usize::try_from(end - from).unwrap_or(0)];
+        match durable::read_at(&file, &path, &mut bytes, from) {
+            Err(error) if error.source.kind() == std::io::ErrorKind::UnexpectedEof => {
+                return Ok(None);
+            }
+            read => read?,
+        }
+        let Some(text) = bytes.strip_suffix(b"\n") else {
+            return Ok(None);
+        };
+        let line = text.rsplit(|byte| *byte == b'\n').next().unwrap_or(text);
+        let parsed = parse_line(line);
+        let signed = parsed.frame.as_ref().is_some_and(|frame| {
+            let keys = self.state.chain.keys();
+            let active = keys.iter().rev().find(|active| active.from <= sequence);
+            let record = line.get(frame.record.clone()).unwrap_or_default();
+            active.is_some_and(|active| {
+                active.key.id() == frame.key
+                    && active
+                        .key
+                        .verifies(Message::Record(record), &frame.signature)
+            })
+        });
+        Ok(match parsed.content {
+            Ok(Content::Record(record))
+                if signed && record.sequence == host.sequence && record.ledger == *self.id() =>
+            {
+                match record.body {
+                    Body::Host(facts) => Some(*facts),
+                    _ => None,
+                }
+            }
+            _ => None,
+        })
     }
 
     /// The number of the newest host record, which is appended (deferred) when the facts are not the same.

@@ -1,5 +1,8 @@
 //! The ledger library from outside: vectors, tampering, sources, and the order of its modules.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod live;
 mod make_vectors;
 mod order;
 mod tamper;

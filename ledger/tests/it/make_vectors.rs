@@ -17,13 +17,24 @@ use ledger::facts::execution::{
 };
 use ledger::facts::host::{CgroupFacts, CgroupLayout, HostFacts, RunnerFacts};
 use ledger::facts::list::{List, Sealable};
+use ledger::facts::policy::Policy;
 use ledger::record::{Body, Custody, Genesis, Opened, Opening, Record, Salt, Salted, Tool};
 
 /// The files of one vector, by path below its folder.
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// The effective policy of the run, as its blob.
-const POLICY: &str = include_str!("policy_blob.json");
+/// The policy of the run; its blob is the effective form.
+const POLICY: &[u8] = br#"{
+    "id": "vectors",
+    "enforcement": {"requiredControls": ["network", "timeout"], "wantedControls": ["memory"]},
+    "resources": {"timeoutMs": 30000, "memoryMb": 256},
+    "process": {"environment": {"LANG": "C.UTF-8"}}
+}"#;
+
+fn policy_blob() -> Vec<u8> {
+    let policy = Policy::parse("policy.json", POLICY).unwrap();
+    policy.effective_blob().unwrap()
+}
 
 struct Maker {
     key: LocalKey,
@@ -92,13 +103,13 @@ impl Maker {
         let expected = format!("{{\n \"exitCode\": {exit_code},\n \"anyOf\": {list}\n}}\n");
         let mut records = self.lines.join(&b'\n');
         records.push(b'\n');
-        let policy = POLICY.trim_end().as_bytes();
-        let hash = Hash::of(policy).to_string();
+        let policy = policy_blob();
+        let hash = Hash::of(&policy).to_string();
         let blob = format!("ledger/blobs/{}/{}", &hash[..2], &hash[2..]);
         [
             ("expected.json".to_owned(), expected.into_bytes()),
             ("ledger/records/00000000.jsonl".to_owned(), records),
-            (blob, policy.to_vec()),
+            (blob, policy),
         ]
         .into()
     }
@@ -124,12 +135,14 @@ fn host() -> HostFacts {
         landlock_abi: Some(7),
         lsms: Some(vec!["landlock".to_owned()]),
         runner: RunnerFacts {
+            file: None,
             sha256: Hash::of(b"runner"),
             version: "0.1.0".to_owned(),
         },
         swap_bytes: Some(U53::ZERO),
         sysctls: BTreeMap::new(),
         uid: 1000,
+        unmeasured: None,
     }
 }
 
@@ -187,7 +200,7 @@ fn start() -> Start {
         matrix: None,
         policy: PolicyRef {
             id: "vectors".to_owned(),
-            sha256: Hash::of(POLICY.trim_end().as_bytes()),
+            sha256: Hash::of(&policy_blob()),
         },
         run: RunId::from_bytes([7; 16]),
         runtime: RuntimeUsed {

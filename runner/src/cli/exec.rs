@@ -309,6 +309,10 @@ pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
         Err(Failure::Ledger(error)) => fail(error),
         Err(Failure::Run(error)) => fail(error),
         Err(Failure::Host(error)) => fail(error),
+        Err(Failure::File(error)) => {
+            report::error_line(&format!("cannot read the ledger: {error}"));
+            FAILED
+        }
         Err(Failure::Io(error)) => {
             report::error_line(&error.to_string());
             FAILED
@@ -326,6 +330,7 @@ enum Failure {
     Ledger(ledgers::LedgerError),
     Run(crate::run::RunError),
     Host(crate::host::GatherHostError),
+    File(ledger::file::durable::FileError),
     Io(io::Error),
 }
 
@@ -342,7 +347,8 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
         .map_err(Failure::Exec)?;
     let (mut store, stamp) =
         ledgers::open(global, true, args.accept_rollback).map_err(Failure::Ledger)?;
-    let host = crate::host::gather(None).map_err(Failure::Host)?;
+    let host = crate::host::gather(store.newest_host().map_err(Failure::File)?.as_ref())
+        .map_err(Failure::Host)?;
     let job = args
         .job(ledgers::evidence(global, Some(&store)))
         .map_err(Failure::Exec)?;

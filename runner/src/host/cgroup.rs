@@ -14,6 +14,9 @@ use nix::unistd::{AccessFlags, access};
 use super::Gaps;
 use crate::sys::errno_name;
 
+/// Controllers that limits are made of; where none of them is offered there is nothing to try.
+const USED: &[&str] = &["cpu", "memory", "pids"];
+
 pub(super) fn facts(gaps: &mut Gaps) -> CgroupFacts {
     let Some(mounts) = gaps.read("cgroup", Path::new("/proc/self/mountinfo")) else {
         return CgroupFacts {
@@ -111,7 +114,7 @@ fn usable(path: PathBuf, uid: u32, gaps: &mut Gaps) -> Option<Subtree> {
     let writable = files
         .iter()
         .all(|file| access(&path.join(file), AccessFlags::W_OK).is_ok());
-    if controllers.is_empty() || !writable {
+    if !controllers.iter().any(|name| USED.contains(&name.as_str())) || !writable {
         return None;
     }
     let throwaway = path.join(format!("runner-try-{}", std::process::id()));

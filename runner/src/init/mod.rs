@@ -10,6 +10,7 @@ mod workload;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
@@ -51,7 +52,8 @@ fn serve(control: &UnixStream) -> i32 {
         return FAILED;
     }
     let mut outcomes = Outcomes::default();
-    let built = build(&spec, &mut outcomes);
+    let mut unreachable = Vec::new();
+    let built = build(&spec, &mut outcomes, &mut unreachable);
     let prepared = built.and_then(|own_terminal| {
         if let Some(program) = &spec.program {
             workload::prepare(&spec, program, own_terminal, &mut outcomes).map(Some)
@@ -71,6 +73,7 @@ fn serve(control: &UnixStream) -> i32 {
         fatal,
         program: prepared.as_ref().map(|prepared| prepared.report.clone()),
         terminal: master.is_some(),
+        unreachable,
     };
     if wire::send(control, &report).is_err() {
         return FAILED;
@@ -114,7 +117,11 @@ fn serve(control: &UnixStream) -> i32 {
 }
 
 /// Everything but the workload. The first thing without which there is no sandbox ends it.
-fn build(spec: &Spec, outcomes: &mut Outcomes) -> Result<Option<OwnTerminal>, Failure> {
+fn build(
+    spec: &Spec,
+    outcomes: &mut Outcomes,
+    unreachable: &mut Vec<PathBuf>,
+) -> Result<Option<OwnTerminal>, Failure> {
     if let Some(ids) = &spec.identity {
         identity::take(ids, outcomes);
     }
@@ -133,6 +140,7 @@ fn build(spec: &Spec, outcomes: &mut Outcomes) -> Result<Option<OwnTerminal>, Fa
         None => None,
     };
     if let Some(new_root) = &new_root {
+        unreachable.clone_from(&new_root.unreachable);
         for folder in &spec.protect {
             let done = protect::apply(new_root.folder(), folder);
             outcomes.note("protect", done);

@@ -90,6 +90,35 @@ pub struct Report {
     pub program: Option<ProgramReport>,
     /// The master of a terminal follows.
     pub terminal: bool,
+    /// Places that were to be covered and that the workload cannot get to anyway.
+    #[serde(with = "path_list")]
+    pub unreachable: Vec<PathBuf>,
+}
+
+/// Lists of paths as bytes.
+mod path_list {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+    use std::path::PathBuf;
+
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        paths: &[PathBuf],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(paths.iter().map(|path| path.as_os_str().as_bytes()))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<PathBuf>, D::Error> {
+        let paths = Vec::<Vec<u8>>::deserialize(deserializer)?;
+        Ok(paths
+            .into_iter()
+            .map(|bytes| PathBuf::from(OsString::from_vec(bytes)))
+            .collect())
+    }
 }
 
 /// The program as found inside.

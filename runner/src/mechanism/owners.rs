@@ -5,14 +5,14 @@
 //! folders come in as idmapped mounts, so that the caller's files look and stay the caller's.
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 
 use super::identity::IdentitySpec;
 use super::{Failure, mounts};
@@ -360,8 +360,9 @@ impl OwnerMaps {
             path: path.to_owned(),
             error: errno_name(&error),
         };
-        let metadata = std::fs::metadata(path).map_err(source)?;
-        let tree = clone_path(path, true).map_err(source)?;
+        let opened = open_without_links(path).map_err(source)?;
+        let tree = mount::clone_tree(Some(opened.as_fd()), c"", true).map_err(source)?;
+        let metadata = File::from(opened).metadata().map_err(source)?;
         let id = self.id;
         let namespace = self.namespace(metadata.uid(), metadata.gid())?;
         if let Err(error) = mount::map_owners(tree.as_fd(), namespace.as_fd(), true) {
@@ -401,13 +402,21 @@ impl OwnerMaps {
     }
 }
 
-/// A detached copy of the mount at a path.
+/// A detached copy of what is mounted at a path. The path must be free of links (as `canonicalize` leaves it):
+/// if somebody has put one there since, this fails instead of following it.
 ///
 /// # Errors
-/// The kernel's.
+/// ELOOP for a link, and the kernel's.
 pub fn clone_path(path: &Path, recursive: bool) -> io::Result<OwnedFd> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    mount::clone_tree(None, &path, recursive)
+    let opened = open_without_links(path)?;
+    mount::clone_tree(Some(opened.as_fd()), c"", recursive)
+}
+
+fn open_without_links(path: &Path) -> io::Result<OwnedFd> {
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    Ok(openat2(nix::fcntl::AT_FDCWD, path, how)?)
 }
 
 /// Which mount at or below `path` cannot be mapped: mapping is all or nothing, so each is tried alone.

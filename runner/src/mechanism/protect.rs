@@ -24,8 +24,11 @@ pub struct ProtectSpec {
     /// The writable folder as the workload sees it.
     #[serde(with = "root::path_bytes")]
     pub folder: PathBuf,
-    /// Paths below it (`.git/hooks`).
+    /// Paths below it (`.git/hooks`) that become read-only.
     pub paths: Vec<String>,
+    /// Folders below it that stay writable and where they are: evidence is covered below them, and moving
+    /// them away would leave its place free.
+    pub pinned: Vec<String>,
 }
 
 /// Makes the protected paths read-only, before the new root is entered.
@@ -33,17 +36,30 @@ pub struct ProtectSpec {
 /// # Errors
 /// A path is missing, leads over a symbolic link, or cannot be bound.
 pub fn apply(new_root: BorrowedFd<'_>, spec: &ProtectSpec) -> Result<(), Failure> {
+    for path in &spec.pinned {
+        let full = spec.folder.join(path);
+        fault::guard("protect", || {
+            bind_each(new_root, &spec.folder, Path::new(path), false)
+        })
+        .map_err(|error| Failure::call(format!("pin {}", full.display()), &error))?;
+    }
     for path in &spec.paths {
         let full = spec.folder.join(path);
         fault::guard("protect", || {
-            protect(new_root, &spec.folder, Path::new(path))
+            bind_each(new_root, &spec.folder, Path::new(path), true)
         })
         .map_err(|error| Failure::call(format!("protect {}", full.display()), &error))?;
     }
     Ok(())
 }
 
-fn protect(new_root: BorrowedFd<'_>, folder: &Path, path: &Path) -> io::Result<()> {
+/// Binds every folder on the way onto itself, and the last one read-only when it is to be protected.
+fn bind_each(
+    new_root: BorrowedFd<'_>,
+    folder: &Path,
+    path: &Path,
+    protect: bool,
+) -> io::Result<()> {
     let mut at = PathBuf::new();
     let mut components = path.components().peekable();
     while let Some(component) = components.next() {
@@ -54,7 +70,7 @@ fn protect(new_root: BorrowedFd<'_>, folder: &Path, path: &Path) -> io::Result<(
         let place = open_strictly(base.as_fd(), &at)?;
         let is_folder = std::fs::File::from(place.try_clone()?).metadata()?.is_dir();
         // `.git` can be a file that names another folder; then that file is what decides.
-        let read_only = last || !is_folder;
+        let read_only = protect && (last || !is_folder);
         let itself = mount::clone_tree(Some(place.as_fd()), c"", true)?;
         if read_only {
             let attributes = Attributes {

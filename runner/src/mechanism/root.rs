@@ -124,6 +124,8 @@ pub mod path_bytes {
 #[derive(Debug)]
 pub struct NewRoot {
     root: OwnedFd,
+    /// Masks that were not put in place because the workload cannot get to what they would cover.
+    pub unreachable: Vec<PathBuf>,
 }
 
 impl NewRoot {
@@ -163,15 +165,16 @@ pub fn build(spec: &RootSpec, outcomes: &mut Outcomes) -> Result<NewRoot, Failur
     for (entry, source) in spec.entries.iter().zip(sources) {
         put(&root, entry, source, outcomes)?;
     }
+    let mut unreachable = Vec::new();
     for mask in &spec.masks {
-        let result = cover(&root, mask);
-        if let Err(failure) = &result {
-            outcomes.note("proc-mask", result.clone());
-            return Err(failure.clone());
+        let covered = cover(&root, mask);
+        outcomes.note("proc-mask", covered.clone().map(drop));
+        if covered? == Covered::Unreachable {
+            let (Mask::ReadOnly(path) | Mask::Empty(path)) = mask;
+            unreachable.push(path.clone());
         }
-        outcomes.note("proc-mask", result);
     }
-    Ok(NewRoot { root })
+    Ok(NewRoot { root, unreachable })
 }
 
 /// Makes the tree this process's root; what is in the root folder itself can no longer change.
@@ -385,7 +388,15 @@ pub(super) fn restrict_here(
     Ok(())
 }
 
-fn cover(root: &OwnedFd, mask: &Mask) -> Result<(), Failure> {
+/// Whether there was something to cover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Covered {
+    Done,
+    /// It is not there, or init, which has every right that the workload has, cannot get to it.
+    Unreachable,
+}
+
+fn cover(root: &OwnedFd, mask: &Mask) -> Result<Covered, Failure> {
     let (path, read_only) = match mask {
         Mask::ReadOnly(path) => (path, true),
         Mask::Empty(path) => (path, false),
@@ -393,7 +404,7 @@ fn cover(root: &OwnedFd, mask: &Mask) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::call(format!("cover {}", path.display()), &error);
     let target = match open_inside(root.as_fd(), path, OFlag::O_PATH | OFlag::O_NOFOLLOW) {
         Ok(target) => target,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if is_out_of_reach(&error) => return Ok(Covered::Unreachable),
         Err(error) => return Err(failed(error)),
     };
     let is_folder = std::fs::File::from(target.try_clone().map_err(failed)?)
@@ -425,7 +436,15 @@ fn cover(root: &OwnedFd, mask: &Mask) -> Result<(), Failure> {
             done => done,
         }
     })
+    .map(|()| Covered::Done)
     .map_err(failed)
+}
+
+fn is_out_of_reach(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied
+    )
 }
 
 fn new_memory(mode: u32, bytes: Option<u64>) -> Result<OwnedFd, Failure> {

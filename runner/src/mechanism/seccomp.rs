@@ -65,16 +65,13 @@ impl Architecture {
     /// The number of a system call; `None` when this architecture has no call of that name.
     #[must_use]
     pub fn number(self, name: &str) -> Option<i64> {
-        match self {
-            Self::X86_64 => name
-                .parse::<syscalls::x86_64::Sysno>()
-                .ok()
-                .map(|call| i64::from(call.id())),
-            Self::Aarch64 => name
-                .parse::<syscalls::aarch64::Sysno>()
-                .ok()
-                .map(|call| i64::from(call.id())),
-        }
+        // The table that the policy's names were checked against, so that no name is known there and not here.
+        let call = ledger::facts::policy::syscalls::lookup(name)?;
+        let number = match self {
+            Self::X86_64 => call.x86_64,
+            Self::Aarch64 => call.aarch64,
+        };
+        number.map(i64::from)
     }
 }
 

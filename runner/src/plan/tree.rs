@@ -104,7 +104,10 @@ pub(super) fn lay_out(policy: &Policy, job: &Job) -> Result<Tree, TreeError> {
     let shape = match files.root {
         Root::Ephemeral => Shape::Ephemeral,
         Root::HostReadonly => Shape::HostReadOnly,
-        Root::Custom => Shape::Custom(files.path.clone().unwrap_or_default().into()),
+        Root::Custom => Shape::Custom(resolve(
+            Path::new(files.path.as_deref().unwrap_or_default()),
+            true,
+        )?),
     };
     let mut binds = Vec::new();
     let shown = files.read_only.iter().map(|bind| (bind, true));
@@ -266,6 +269,15 @@ fn below(folder: &Path, path: &Path) -> Option<PathBuf> {
 }
 
 impl Tree {
+    /// Whether /workspace is a place of the sandbox's own, and not something of the host.
+    #[must_use]
+    pub fn has_own_workspace(&self) -> bool {
+        !self
+            .binds
+            .iter()
+            .any(|bind| Path::new("/workspace").starts_with(&bind.target))
+    }
+
     /// The folder that a job starts in, as the workload sees it: the one asked for, else the caller's where it is
     /// shown, else /workspace.
     #[must_use]

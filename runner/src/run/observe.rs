@@ -26,7 +26,7 @@ impl Places {
                 Ok(root) => places.places.push(Place::fresh(root, "/workspace")),
                 Err(error) => places.lose("/workspace", &error),
             }
-        } else if launch.effect.tier.is_some() {
+        } else if launch.effect.tier.is_some() && plan.tree.has_own_workspace() {
             places.unmeasured.push(unmeasured("unreadable: /workspace"));
         }
         for bind in plan.tree.binds.iter().filter(|bind| !bind.read_only) {

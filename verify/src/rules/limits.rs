@@ -60,11 +60,7 @@ impl Limits {
                     });
                 }
                 Control::User => {
-                    let uid = value.and_then(|value| value.strip_prefix("uid "));
-                    limits.user = Some(
-                        uid.and_then(|uid| uid.parse().ok())
-                            .map_or(User::NotRoot, User::Is),
-                    );
+                    limits.user = Some(value.and_then(outside).map_or(User::NotRoot, User::Is));
                 }
                 Control::Network
                 | Control::Filesystem
@@ -187,6 +183,12 @@ impl Limits {
     }
 }
 
+/// The host's id in `1000 inside, 100000 outside`; `None` for another form.
+fn outside(value: &str) -> Option<u64> {
+    let (_, rest) = value.split_once(" inside, ")?;
+    rest.strip_suffix(" outside")?.parse().ok()
+}
+
 /// `30000 ms` in the smallest unit; `None` for another form.
 fn figure(value: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (number, unit) = value.split_once(' ')?;
@@ -197,6 +199,13 @@ fn figure(value: &str, units: &[(&str, u64)]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_outer_id_is_read_where_it_is_named() {
+        assert_eq!(outside("1000 inside, 100000 outside"), Some(100_000));
+        assert_eq!(outside("1000 inside, an unused id outside"), None);
+        assert_eq!(outside("1000"), None);
+    }
 
     #[test]
     fn figures_need_a_known_unit() {

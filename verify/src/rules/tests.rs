@@ -1,1 +1,517 @@
+//! Each rule, on signed ledgers made here: one defect at a time.
 
+use std::fs::{self, File};
+use std::path::Path;
+
+use ledger::bytes::canon::U53;
+use ledger::bytes::hash::Hash;
+use ledger::bytes::key::{Base64, LocalKey, Signer};
+use ledger::bytes::time::{Clock, Stamp, Timestamp};
+use ledger::facts::control::{Control, Controls, Declared, Unsupported};
+use ledger::facts::execution::{
+    Execution, Observed, Outcome, Output, PolicyRef, Program, RunId, RunResult, RuntimeUsed, Start,
+    Verdict, Workload,
+};
+use ledger::facts::host::{CgroupFacts, CgroupLayout, HostFacts, RunnerFacts};
+use ledger::facts::list::{BlobList, List, Sealable};
+use ledger::facts::policy::Policy;
+use ledger::file::source::Source;
+use ledger::finding::Code;
+use ledger::record::{Body, Custody, Genesis, Note, Record, Tool};
+
+use super::{CheckStatus, Demands, Verification, verify};
+
+const BOOT: &str = "6b1bcd0e-5f0b-4a3e-9a44-0f2b1d2c3e4f";
+const OTHER_BOOT: &str = "00000000-5f0b-4a3e-9a44-0f2b1d2c3e4f";
+
+/// A ledger in a folder of its own: genesis, then a host record.
+struct Maker {
+    folder: tempfile::TempDir,
+    key: LocalKey,
+    previous: Hash,
+    sequence: u32,
+    lines: Vec<u8>,
+    boot: &'static str,
+    second: i64,
+}
+
+impl Maker {
+    fn new() -> Self {
+        let mut maker = Self {
+            folder: tempfile::tempdir().unwrap(),
+            key: LocalKey::from_seed(&[9; 32]).unwrap(),
+            previous: Hash::ZERO,
+            sequence: 0,
+            lines: Vec::new(),
+            boot: BOOT,
+            second: 0,
+        };
+        let public_key = Base64(maker.key.public().to_bytes());
+        maker.record(Body::Genesis(Genesis {
+            custody: Custody::File,
+            origin: "example.com/rules".parse().unwrap(),
+            public_key,
+            standby: None,
+            tool: Tool {
+                name: "tests".to_owned(),
+                version: "1".to_owned(),
+            },
+        }));
+        maker.record(Body::Host(Box::new(host())));
+        maker
+    }
+
+    fn record(&mut self, body: Body) -> u32 {
+        let start: Timestamp = "2026-11-29T12:00:00.000000Z".parse().unwrap();
+        self.second += 1;
+        let micros = start.unix_micros() + self.second * 1_000_000;
+        let stamp = Stamp {
+            time: Timestamp::from_unix_micros(micros).unwrap(),
+            clock: Clock {
+                boot_id: self.boot.parse().unwrap(),
+                since_boot_us: U53::from(self.sequence),
+            },
+        };
+        let sequence = self.sequence;
+        let record = Record::new(
+            body,
+            stamp,
+            Hash::of(b"rules"),
+            U53::from(sequence),
+            self.previous,
+        );
+        let line = record.to_signed_line(&self.key).unwrap();
+        self.previous = Hash::leaf(&line);
+        self.lines.extend_from_slice(&line);
+        self.lines.push(b'\n');
+        self.sequence += 1;
+        sequence
+    }
+
+    fn start(&mut self, start: Start) -> u32 {
+        self.record(Body::Start(Box::new(start)))
+    }
+
+    fn end(&mut self, execution: Execution) -> u32 {
+        self.record(Body::Execution(Box::new(execution)))
+    }
+
+    fn blob(&self, bytes: &[u8]) -> Hash {
+        let hash = Hash::of(bytes);
+        let path = self.blob_path(&hash);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+        hash
+    }
+
+    fn blob_path(&self, hash: &Hash) -> std::path::PathBuf {
+        let text = hash.to_string();
+        self.folder
+            .path()
+            .join("blobs")
+            .join(&text[..2])
+            .join(&text[2..])
+    }
+
+    fn write(&self) -> &Path {
+        let records = self.folder.path().join("records");
+        fs::create_dir_all(&records).unwrap();
+        fs::write(records.join("00000000.jsonl"), &self.lines).unwrap();
+        self.folder.path()
+    }
+
+    fn verify(&self) -> Verification {
+        let mut source = Source::open(self.write()).unwrap();
+        verify(&mut source, Demands::default()).unwrap()
+    }
+
+    /// Codes above an observation, and the exit code.
+    fn told(&self) -> (Vec<Code>, u8) {
+        let result = self.verify();
+        let codes = result
+            .findings
+            .iter()
+            .map(|finding| finding.code)
+            .filter(|code| code.class() != ledger::finding::Class::Observation);
+        (codes.collect(), result.exit_code)
+    }
+
+    fn observes(&self, code: Code) -> bool {
+        let result = self.verify();
+        assert_eq!(result.exit_code, 0, "{:#?}", result.findings);
+        result.findings.iter().any(|finding| finding.code == code)
+    }
+
+    /// A start with the policy's blob in place.
+    fn plain_start(&self) -> Start {
+        let sha256 = self.blob(&policy("strict"));
+        start(sha256)
+    }
+}
+
+fn policy(mode: &str) -> Vec<u8> {
+    let text = format!(
+        r#"{{"id": "p", "enforcement": {{"mode": "{mode}", "requiredControls": ["network"]}}}}"#
+    );
+    let policy = Policy::parse("p.json", text.as_bytes()).unwrap();
+    policy.effective_blob().unwrap()
+}
+
+fn host() -> HostFacts {
+    HostFacts {
+        architecture: "x86_64".to_owned(),
+        boot_id: BOOT.parse().unwrap(),
+        cgroup: CgroupFacts {
+            delegated: vec![],
+            layout: CgroupLayout::V2,
+        },
+        container: vec![],
+        distribution: None,
+        gid: 0,
+        groups: vec![],
+        kernel: "6.18.0".to_owned(),
+        landlock_abi: None,
+        lsms: None,
+        runner: RunnerFacts {
+            file: None,
+            sha256: Hash::of(b"runner"),
+            version: "0.1.0".to_owned(),
+        },
+        swap_bytes: None,
+        sysctls: std::collections::BTreeMap::new(),
+        uid: 0,
+        unmeasured: None,
+    }
+}
+
+fn declared(control: Control, value: Option<&str>) -> Declared {
+    Declared {
+        backup: None,
+        control,
+        mechanism: "m".to_owned(),
+        value: value.map(str::to_owned),
+    }
+}
+
+fn start(policy: Hash) -> Start {
+    Start {
+        controls: Controls {
+            declared: vec![declared(Control::Network, None)],
+            requested: vec![Control::Network],
+            unsupported: vec![],
+            wanted: vec![],
+        },
+        host: U53::from(1),
+        key_reachable: None,
+        matrix: None,
+        policy: PolicyRef {
+            id: "p".to_owned(),
+            sha256: policy,
+        },
+        run: RunId::from_bytes([3; 16]),
+        runtime: RuntimeUsed {
+            id: "embedded".to_owned(),
+            launch: None,
+            sha256: None,
+            tier: None,
+            version: "0.1.0".to_owned(),
+        },
+        workload: Workload {
+            argv: Sealable::Clear(List::Inline(vec!["w".to_owned()])),
+            id: "w".to_owned(),
+            program: Program {
+                path: "/w".to_owned(),
+                sha256: None,
+            },
+        },
+    }
+}
+
+fn execution(start: u32, verdict: Verdict) -> Execution {
+    Execution {
+        artifacts: None,
+        cleanup: None,
+        observed: None,
+        result: RunResult {
+            duration_us: Some(U53::from(1_000)),
+            errno: None,
+            exit_code: Some(0),
+            outcome: Outcome::Exited,
+            reason: None,
+            signal: None,
+            stderr: None,
+            stdout: None,
+        },
+        start: U53::from(start),
+        unmeasured: None,
+        verdict,
+    }
+}
+
+fn output(kept: u32, blob: Option<Hash>) -> Option<Sealable<Output>> {
+    Some(Sealable::Clear(Output {
+        base64: None,
+        text: blob.is_none().then(|| "x".repeat(kept as usize)),
+        blob,
+        bytes: U53::from(kept),
+        kept: U53::from(kept),
+        sha256: Hash::of(b""),
+    }))
+}
+
+#[test]
+fn a_whole_run_is_consistent() {
+    let mut maker = Maker::new();
+    let start = maker.start(maker.plain_start());
+    maker.end(execution(start, Verdict::AsRequested));
+    let result = maker.verify();
+    assert_eq!(result.exit_code, 0, "{:#?}", result.findings);
+    assert_eq!(result.consistency.as_str(), "established");
+    let status = |id: &str| {
+        let check = result.checks.iter().find(|check| check.id == id).unwrap();
+        (check.status, check.count)
+    };
+    assert_eq!(status("controls"), (CheckStatus::Pass, 1));
+    assert_eq!(status("verdicts"), (CheckStatus::Pass, 1));
+    assert_eq!(status("limits"), (CheckStatus::NotChecked, 0));
+}
+
+#[test]
+fn a_strict_policy_runs_nothing_without_its_controls() {
+    let without = |mode: &str, verdict| {
+        let mut maker = Maker::new();
+        let mut start = start(maker.blob(&policy(mode)));
+        start.controls.declared.clear();
+        start.controls.unsupported = vec![Unsupported {
+            control: Control::Network,
+            reason: "no-namespace".to_owned(),
+        }];
+        let start = maker.start(start);
+        let mut end = execution(start, verdict);
+        if verdict == Verdict::NotExecuted {
+            end.result.outcome = Outcome::NotExecuted;
+            end.result.exit_code = None;
+        }
+        maker.end(end);
+        maker
+    };
+    let went_on = without("strict", Verdict::ControlsMissing);
+    assert_eq!(went_on.told(), (vec![Code::ControlMissingUnderStrict], 12));
+    assert_eq!(went_on.verify().consistency.as_str(), "broken");
+    assert!(without("strict", Verdict::NotExecuted).observes(Code::ControlNotApplied));
+    assert!(without("best-effort", Verdict::ControlsMissing).observes(Code::ControlNotApplied));
+    // The policy requires more than the start says was requested.
+    let mut maker = Maker::new();
+    let mut start = maker.plain_start();
+    start.controls = Controls::default();
+    let start = maker.start(start);
+    maker.end(execution(start, Verdict::AsRequested));
+    assert_eq!(maker.told(), (vec![Code::ControlMissingUnderStrict], 12));
+}
+
+#[test]
+fn without_the_policy_the_rule_is_not_checked() {
+    let mut maker = Maker::new();
+    let start = maker.start(start(Hash::of(b"no such policy")));
+    maker.end(execution(start, Verdict::AsRequested));
+    assert_eq!(maker.told(), (vec![Code::BlobMissing], 11));
+    let result = maker.verify();
+    let controls = result.checks.iter().find(|it| it.id == "controls").unwrap();
+    assert_eq!(controls.status, CheckStatus::NotChecked);
+    assert_eq!(result.consistency.as_str(), "not-established");
+    // From a stream there are no blobs: not checked, and no finding.
+    let lines = std::io::Cursor::new(maker.lines.clone());
+    let mut stream = Source::from_reader("-", Box::new(lines));
+    let result = verify(&mut stream, Demands::default()).unwrap();
+    assert_eq!(result.exit_code, 0, "{:#?}", result.findings);
+}
+
+#[test]
+fn verdicts_are_computed_again() {
+    let mut maker = Maker::new();
+    let start = maker.start(maker.plain_start());
+    maker.end(execution(start, Verdict::Reduced));
+    assert_eq!(maker.told(), (vec![Code::VerdictMismatch], 10));
+}
+
+#[test]
+fn references_point_backwards_at_the_right_kind() {
+    type Change = fn(&mut Start);
+    let changes: [Change; 4] = [
+        |start| start.host = U53::from(0),
+        |start| start.host = U53::from(2),
+        |start| start.host = U53::from(400),
+        |start| start.matrix = Some(U53::from(1)),
+    ];
+    for change in changes {
+        let mut maker = Maker::new();
+        let mut begun = maker.plain_start();
+        change(&mut begun);
+        let start = maker.start(begun);
+        maker.end(execution(start, Verdict::AsRequested));
+        assert_eq!(maker.told(), (vec![Code::ReferenceInvalid], 10));
+    }
+    let mut maker = Maker::new();
+    let start = maker.start(maker.plain_start());
+    maker.end(execution(start, Verdict::AsRequested));
+    maker.end(execution(start, Verdict::AsRequested));
+    assert_eq!(maker.told(), (vec![Code::ReferenceInvalid], 10));
+}
+
+#[test]
+fn a_start_without_end_is_unfinished_unless_its_lock_is_held() {
+    let mut maker = Maker::new();
+    let start = maker.plain_start();
+    let run = start.run;
+    maker.start(start);
+    assert_eq!(maker.told(), (vec![Code::RunUnfinished], 11));
+    let runs = maker.folder.path().join("runs");
+    fs::create_dir(&runs).unwrap();
+    let lock = File::create(runs.join(format!("{run}.lock"))).unwrap();
+    assert_eq!(maker.told(), (vec![Code::RunUnfinished], 11));
+    lock.lock().unwrap();
+    assert!(maker.observes(Code::WriteInProgress));
+    lock.unlock().unwrap();
+    assert_eq!(maker.told(), (vec![Code::RunUnfinished], 11));
+}
+
+#[test]
+fn observed_figures_stay_below_declared_limits() {
+    type Change = fn(&mut Execution);
+    let observed = |change: fn(&mut Observed)| {
+        let mut observed = Observed {
+            cpu_us: None,
+            memory_peak_bytes: None,
+            oom_kills: None,
+            pids_peak: None,
+            source: "cgroup-v2".to_owned(),
+            uid: None,
+        };
+        change(&mut observed);
+        Some(observed)
+    };
+    let run = |control, value: &str, change: &dyn Fn(&mut Execution)| {
+        let mut maker = Maker::new();
+        let mut begun = maker.plain_start();
+        begun.controls.declared.push(declared(control, Some(value)));
+        let start = maker.start(begun);
+        let mut end = execution(start, Verdict::AsRequested);
+        change(&mut end);
+        maker.end(end);
+        maker.told()
+    };
+    let good = (vec![], 0);
+    let exceeded = (vec![Code::LimitExceeded], 12);
+    let memory = |bytes: u32| {
+        run(Control::Memory, "1 MiB", &|end| {
+            end.observed = observed(|_| {});
+            end.observed.as_mut().unwrap().memory_peak_bytes = Some(U53::from(bytes));
+        })
+    };
+    assert_eq!(memory(1 << 20), good);
+    assert_eq!(memory((1 << 20) + 1), exceeded);
+    let tasks: Change = |_| {};
+    assert_eq!(run(Control::Processes, "4 tasks", &tasks), good);
+    let five = |end: &mut Execution| {
+        end.observed = observed(|observed| observed.pids_peak = Some(U53::from(5)));
+    };
+    assert_eq!(run(Control::Processes, "4 tasks", &five), exceeded);
+    let late = |end: &mut Execution| end.result.duration_us = Some(U53::from(60_000_000));
+    assert_eq!(run(Control::Timeout, "30000 ms", &late), exceeded);
+    assert_eq!(run(Control::Timeout, "60000 ms", &late), good);
+    let long = |end: &mut Execution| end.result.stdout = output(11, None);
+    assert_eq!(run(Control::Output, "11 bytes", &long), good);
+    assert_eq!(
+        run(Control::Output, "10 bytes", &long),
+        (vec![Code::OutputOverCap], 12)
+    );
+    let uid = |uid: u32| {
+        run(Control::User, "1000 inside, 100000 outside", &|end| {
+            end.observed = observed(|_| {});
+            end.observed.as_mut().unwrap().uid = Some(uid);
+        })
+    };
+    assert_eq!(uid(100_000), good);
+    assert_eq!(uid(0), (vec![Code::UserDiffers], 12));
+    let root = |end: &mut Execution| end.observed = observed(|observed| observed.uid = Some(0));
+    assert_eq!(
+        run(Control::User, "1000 inside, an unused id outside", &root),
+        (vec![Code::UserDiffers], 12)
+    );
+}
+
+#[test]
+fn a_start_refers_to_the_host_of_its_own_boot() {
+    let mut maker = Maker::new();
+    maker.boot = OTHER_BOOT;
+    let start = maker.start(maker.plain_start());
+    maker.end(execution(start, Verdict::AsRequested));
+    assert_eq!(maker.told(), (vec![Code::HostStale], 12));
+}
+
+#[test]
+fn a_clock_that_steps_back_and_a_key_in_reach_are_told() {
+    let mut maker = Maker::new();
+    maker.second = -100;
+    let text = "late".to_owned();
+    maker.record(Body::Note(Note { text }));
+    assert!(maker.observes(Code::ClockStep));
+    let mut maker = Maker::new();
+    let mut begun = maker.plain_start();
+    begun.key_reachable = Some(true);
+    let start = maker.start(begun);
+    maker.end(execution(start, Verdict::AsRequested));
+    assert!(maker.observes(Code::KeyReachable));
+}
+
+#[test]
+fn blobs_are_what_records_say() {
+    let with_output = |size: u32| {
+        let mut maker = Maker::new();
+        let blob = maker.blob(b"12345678");
+        let start = maker.start(maker.plain_start());
+        let mut end = execution(start, Verdict::AsRequested);
+        end.result.stdout = output(size, Some(blob));
+        maker.end(end);
+        (maker, blob)
+    };
+    assert_eq!(with_output(8).0.told(), (vec![], 0));
+    let mismatch = (vec![Code::BlobMismatch], 10);
+    assert_eq!(with_output(9).0.told(), mismatch);
+    let (maker, blob) = with_output(8);
+    fs::write(maker.blob_path(&blob), "1234567x").unwrap();
+    assert_eq!(maker.told(), mismatch);
+    fs::remove_file(maker.blob_path(&blob)).unwrap();
+    assert_eq!(maker.told(), (vec![Code::BlobMissing], 11));
+    // The right bytes behind a link are not looked at.
+    let elsewhere = maker.folder.path().join("elsewhere");
+    fs::write(&elsewhere, "12345678").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, maker.blob_path(&blob)).unwrap();
+    assert_eq!(maker.told(), mismatch);
+}
+
+#[test]
+fn a_list_in_a_blob_has_as_many_items_as_the_record_says() {
+    for (bytes, count, good) in [
+        (&br#"["a","b"]"#[..], 2, true),
+        (br#"["a","b"]"#, 3, false),
+        (br#"{"a":1}"#, 1, false),
+        (br#"["a"] x"#, 1, false),
+    ] {
+        let mut maker = Maker::new();
+        let blob = maker.blob(bytes);
+        let mut begun = maker.plain_start();
+        begun.workload.argv = Sealable::Clear(List::Blob(BlobList {
+            blob,
+            count: U53::from(count),
+        }));
+        let start = maker.start(begun);
+        maker.end(execution(start, Verdict::AsRequested));
+        let expected = if good {
+            (vec![], 0)
+        } else {
+            (vec![Code::BlobMismatch], 10)
+        };
+        assert_eq!(maker.told(), expected, "{}", String::from_utf8_lossy(bytes));
+    }
+}

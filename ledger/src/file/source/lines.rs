@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use rustix::fs::OFlags;
 
-use super::{Folder, Opened, ReadError, SEGMENT_RECORDS, foreign};
+use super::{Folder, Opened, ReadError, foreign};
 use crate::bytes::canon::MAX_LINE_BYTES;
 use crate::bytes::hash::{Hash, Hasher};
+use crate::file::store::{SEGMENT_RECORDS, segment_name};
 use crate::finding::{Finding, Place};
 use crate::record::OPENING_PREFIX;
 
@@ -62,7 +63,7 @@ pub(super) struct Segment {
 
 impl Segment {
     pub(super) fn name(&self) -> String {
-        format!("{:08}.jsonl", self.number)
+        segment_name(self.number)
     }
 }
 
@@ -179,7 +180,7 @@ impl Lines {
             if segment.number != *expected {
                 report(
                     foreign(&file, "segments before this one are missing")
-                        .versus(format!("{expected:08}.jsonl"), segment.name()),
+                        .versus(segment_name(*expected), segment.name()),
                 );
             }
             *expected = segment.number + 1;

@@ -10,7 +10,7 @@ use crate::file::durable::{self, FileError};
 pub const SEGMENT_RECORDS: u64 = 8192;
 
 /// What may stand in a folder that is or becomes a ledger.
-const NAMES: [&str; 12] = [
+pub(in crate::file) const NAMES: [&str; 12] = [
     "records",
     "blobs",
     "checkpoint",

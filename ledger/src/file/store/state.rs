@@ -23,6 +23,8 @@ use crate::record::{Body, Custody, Origin, Record};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct HostTip {
     pub(super) body: Hash,
+    /// Where its line ends in its segment, the newline included.
+    pub(super) end: U53,
     pub(super) sequence: U53,
 }
 
@@ -72,6 +74,7 @@ impl State {
             Body::Host(facts) => {
                 self.host = Some(HostTip {
                     body: Hash::of(&to_canonical(facts.as_ref())?),
+                    end: U53::saturating(end),
                     sequence: record.sequence,
                 });
             }
@@ -79,7 +82,7 @@ impl State {
                 run: start.run,
                 sequence: record.sequence,
             }),
-            Body::Execution(end) => self.open.retain(|start| start.sequence != end.start),
+            Body::Execution(ended) => self.open.retain(|start| start.sequence != ended.start),
             Body::Genesis(_)
             | Body::Note(_)
             | Body::Key(_)

@@ -11,9 +11,7 @@ use crate::facts::list::List;
 use crate::file::chain::{Chain, Standing};
 use crate::proof::checkpoint::SignedCheckpoint;
 use crate::proof::tree::Frontier;
-use crate::record::{
-    Content, Note, OPENING_PREFIX, Opening, Record, Salt, Salted, Tool, parse_line,
-};
+use crate::record::{Note, OPENING_PREFIX, Opening, Record, Salt, Salted, Tool};
 
 mod appending;
 mod caches;
@@ -296,12 +294,14 @@ fn host_facts(kernel: &str) -> HostFacts {
         landlock_abi: None,
         lsms: None,
         runner: RunnerFacts {
+            file: None,
             sha256: Hash::of(b"runner"),
             version: "1".into(),
         },
         swap_bytes: None,
         sysctls: std::collections::BTreeMap::new(),
         uid: 0,
+        unmeasured: None,
     }
 }
 

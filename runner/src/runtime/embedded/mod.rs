@@ -329,14 +329,21 @@ impl Embedded {
             outcomes.note("protect", Err(failure));
         }
         let runs = matches!(init.report.program, Some(ProgramReport::Found { .. }));
-        let expected = expected(plan, &spec, &ids, wanted, mapped, runs);
+        let mut expected = expected(plan, &spec, &ids, wanted, mapped, runs);
+        expected
+            .masks
+            .retain(|mask| !init.report.unreachable.contains(mask));
         let host_uid = read_back(init.pid, &expected, &mut outcomes);
         let program = launch::found(plan, init.report.program.as_ref());
-        let mut effect = effect(plan, &outcomes, program);
+        let mut effect = effect(plan, &outcomes, program, &ids);
         effect.tier = Some(TIER_FULL);
         effect.host_uid = host_uid;
         effect.launch = describe(&spec, &ids, possible);
-        let workspace = workspace(init.pid);
+        let workspace = if plan.tree.has_own_workspace() {
+            workspace(init.pid)
+        } else {
+            None
+        };
         Ok(Launch {
             effect,
             init: init.pidfd,
@@ -527,7 +534,12 @@ fn mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
     }
 }
 
-fn effect(plan: &Plan, outcomes: &Outcomes, program: crate::plan::Program) -> Effect {
+fn effect(
+    plan: &Plan,
+    outcomes: &Outcomes,
+    program: crate::plan::Program,
+    ids: &HostIds,
+) -> Effect {
     let mut effect = Effect::new(program);
     // Without a process there is nothing that a filter or a limit could have taken effect on.
     let runs = matches!(effect.program, crate::plan::Program::Found { .. });
@@ -558,6 +570,10 @@ fn effect(plan: &Plan, outcomes: &Outcomes, program: crate::plan::Program) -> Ef
                 let mut intent = intent.clone();
                 if intent.backup == Some("landlock") && !outcomes.is_done("landlock") {
                     intent.backup = None;
+                }
+                if *control == Control::User {
+                    let inside = plan.policy.process.user.unwrap_or(DEFAULT_INSIDE);
+                    intent = intent.limited(format!("{inside} inside, {} outside", ids.host_uid()));
                 }
                 effect.declare(intent.declare(*control));
             }

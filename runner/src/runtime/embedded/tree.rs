@@ -342,6 +342,7 @@ fn show_binds(built: &mut Built, plan: &Plan, ids: &HostIds) -> Result<(), MapOw
             // Before the folder is copied: the copy shows what is there then and later alike.
             match built.placeholders.make(&bind.source, &plan.tree.protect) {
                 Ok(paths) => built.protect.push(ProtectSpec {
+                    pinned: evidence_folders(&plan.tree.covered, &target),
                     folder: target.clone(),
                     paths,
                 }),
@@ -365,6 +366,20 @@ fn show_binds(built: &mut Built, plan: &Plan, ids: &HostIds) -> Result<(), MapOw
         built.show(&target, source, bind.read_only, false);
     }
     Ok(())
+}
+
+/// The folders below a writable one in which evidence is covered.
+fn evidence_folders(covered: &[PathBuf], folder: &Path) -> Vec<String> {
+    let below = covered
+        .iter()
+        .filter_map(|path| path.strip_prefix(folder).ok()?.parent());
+    let mut folders: Vec<String> = below
+        .filter(|path| !path.as_os_str().is_empty())
+        .map(|path| path.to_string_lossy().into_owned())
+        .collect();
+    folders.sort();
+    folders.dedup();
+    folders
 }
 
 /// A target whose first part is a link of the tree's own (`/lib` to `usr/lib`), with the link resolved, so that

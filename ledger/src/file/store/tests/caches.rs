@@ -173,3 +173,22 @@ fn a_checkpoint_that_no_crash_leaves_is_refused() {
     std::fs::remove_file(&path).unwrap();
     say(&mut place.open(), "once it is moved away");
 }
+
+#[test]
+fn the_newest_host_is_read_from_its_signed_line_alone() {
+    let place = Place::new();
+    let mut store = place.open();
+    assert_eq!(store.newest_host().unwrap(), None);
+    store.host(&host_facts("6.1"), &stamp()).unwrap();
+    store.host(&host_facts("6.2"), &stamp()).unwrap();
+    assert_eq!(store.newest_host().unwrap(), Some(host_facts("6.2")));
+    drop(store);
+    let store = place.open();
+    assert_eq!(store.newest_host().unwrap(), Some(host_facts("6.2")));
+    // Somebody who can write to the folder changes what the record says.
+    let text = std::fs::read_to_string(place.segment(0)).unwrap();
+    std::fs::write(place.segment(0), text.replace("\"6.2\"", "\"6.3\"")).unwrap();
+    assert_eq!(store.newest_host().unwrap(), None);
+    std::fs::write(place.segment(0), &text[..text.len() / 2]).unwrap();
+    assert_eq!(store.newest_host().unwrap(), None);
+}

@@ -1,0 +1,93 @@
+//! A ledger that is being written verifies at every moment: what the store writes, the walk reads.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ledger::bytes::canon::U53;
+use ledger::bytes::time::{Clock, Stamp};
+use ledger::file::source::Source;
+use ledger::file::store::{Durability, KeyChoice, OpenOptions, Store};
+use ledger::file::walk::{Walked, walk};
+use ledger::finding::{Class, Code};
+use ledger::record::{Body, Note, Tool};
+
+fn stamp() -> Stamp {
+    Stamp {
+        time: "2026-11-29T21:22:00.123456Z".parse().unwrap(),
+        clock: Clock {
+            boot_id: "6b1bcd0e-5f0b-4a3e-9a44-0f2b1d2c3e4f".parse().unwrap(),
+            since_boot_us: U53::from(1_000_000),
+        },
+    }
+}
+
+fn open(at: &std::path::Path) -> Store {
+    let (dir, keys) = (at.join("ledger"), at.join("keys"));
+    let options = OpenOptions {
+        dir: &dir,
+        key: KeyChoice::Own,
+        key_folder: &keys,
+        accept_rollback: false,
+        tool: Tool {
+            name: "tests".to_owned(),
+            version: "1".to_owned(),
+        },
+        host_name: "host",
+        create: true,
+    };
+    Store::open(&options, &stamp()).unwrap()
+}
+
+fn note(store: &mut Store, text: String) {
+    let body = Body::Note(Note { text });
+    store
+        .append(body, None, &stamp(), Durability::Durable)
+        .unwrap();
+}
+
+fn walked(at: &std::path::Path) -> Walked {
+    let mut source = Source::open(&at.join("ledger")).unwrap();
+    assert!(source.checkpoint.is_some());
+    let walked = walk(&mut source, None, &mut ()).unwrap();
+    assert_eq!(walked.tally.checkpoints, 1);
+    walked
+}
+
+#[test]
+fn a_live_ledger_is_not_tampering() {
+    let at = tempfile::tempdir().unwrap();
+    let mut store = open(at.path());
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (0..150).for_each(|n| note(&mut store, format!("note {n}")));
+            done.store(true, Ordering::SeqCst);
+        });
+        let mut records = 0;
+        while !done.load(Ordering::SeqCst) {
+            let walked = walked(at.path());
+            assert!(walked.tally.records >= records);
+            records = walked.tally.records;
+            assert_eq!(walked.tally.verified, records);
+            let list = walked.findings.into_list();
+            let bad = list.iter().find(|it| it.code.class() != Class::Observation);
+            assert_eq!(bad, None);
+        }
+    });
+    assert_eq!(walked(at.path()).tally.verified, 151);
+}
+
+#[test]
+fn what_the_store_recovers_the_walk_shows() {
+    let at = tempfile::tempdir().unwrap();
+    note(&mut open(at.path()), "kept".to_owned());
+    let segment = at.path().join("ledger/records/00000000.jsonl");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    bytes.extend_from_slice(b"{\"key\":\"half a li");
+    std::fs::write(&segment, bytes).unwrap();
+    assert_eq!(walked(at.path()).findings.count(Code::TornTail), 1);
+    drop(open(at.path()));
+    let walked = walked(at.path());
+    assert_eq!(walked.findings.count(Code::Recovered), 1);
+    assert_eq!(walked.findings.worst(), Some(Class::Observation));
+    assert_eq!(walked.tally.recoveries, 1);
+}

@@ -1,0 +1,296 @@
+//! The command line: exit codes, formats, refusals, manners.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn run(command: &mut Command) -> (i32, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    (
+        status.code().unwrap(),
+        String::from_utf8(stdout).unwrap(),
+        String::from_utf8(stderr).unwrap(),
+    )
+}
+
+fn valid() -> std::path::PathBuf {
+    super::vectors().join("valid/ledger")
+}
+
+#[test]
+fn options_of_later_versions_are_refused_and_never_ignored() {
+    for arguments in [
+        &["--trust", "f"][..],
+        &["--revoked", "f"],
+        &["--require-trust"],
+        &["--max-age", "1d"],
+        &["--since", "s"],
+        &["--save-state", "s"],
+        &["--format", "jsonl"],
+        &["--format", "sarif"],
+        &["--format", "junit"],
+        &["--format", "github"],
+        &["--format", "markdown"],
+        &["--output", "sarif=f"],
+    ] {
+        let (code, stdout, stderr) = run(super::verify().arg(valid()).args(arguments));
+        assert_eq!(code, 2, "{arguments:?}");
+        assert!(
+            stderr.contains("needs a later version"),
+            "{arguments:?}: {stderr}"
+        );
+        assert_eq!(stdout, "", "{arguments:?}");
+    }
+    for command in [
+        &["matrix", "a", "b"][..],
+        &["diff", "a", "b", "--format", "html"],
+        &["report", "a", "-o", "page.html"],
+        &["x.tlog-proof"],
+    ] {
+        let (code, _, stderr) = run(super::verify().args(command));
+        assert_eq!(code, 2, "{command:?}");
+        assert!(
+            stderr.contains("needs a later version"),
+            "{command:?}: {stderr}"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_ledger_is_usage_and_never_green() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("README.md"), "text").unwrap();
+    for path in [folder.path().join("missing"), other] {
+        let (code, stdout, stderr) = run(super::verify().arg(&path).args(["--format", "json"]));
+        assert_eq!(code, 2, "{stderr}");
+        let result: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!(result["exitCode"], 2);
+        assert_eq!(result["schema"], "verify/result/v1");
+        assert_eq!(
+            result["assurance"]["integrity"]["status"],
+            "not-established"
+        );
+        assert!(!stderr.is_empty());
+    }
+    let (code, ..) = run(&mut super::verify());
+    assert_eq!(code, 2);
+    let (code, stdout, _) = run(super::verify().args(["--json", "--nonsense"]));
+    let result: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, &result["exitCode"]), (2, &2.into()));
+}
+
+#[test]
+fn an_empty_ledger_is_13_and_an_emptied_one_10() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    assert_eq!(run(super::verify().arg(path)).0, 13);
+    fs::create_dir(path.join("records")).unwrap();
+    assert_eq!(run(super::verify().arg(path)).0, 13);
+    assert_eq!(
+        run(super::verify().arg(path).arg("--require-checkpoint")).0,
+        13
+    );
+    let checkpoint = super::vectors().join("valid_with_checkpoint/ledger/checkpoint");
+    let (code, stdout, _) = run(super::verify()
+        .arg(path)
+        .arg("--checkpoint")
+        .arg(&checkpoint));
+    assert_eq!(code, 10);
+    assert!(stdout.contains("tail-truncated"), "{stdout}");
+    fs::copy(checkpoint, path.join("checkpoint")).unwrap();
+    fs::remove_dir(path.join("records")).unwrap();
+    assert_eq!(run(super::verify().arg(path)).0, 10);
+    // Empty or all zero, as a crash may leave it, it counts as absent.
+    for absent in [&b""[..], &[0; 200]] {
+        fs::write(path.join("checkpoint"), absent).unwrap();
+        assert_eq!(run(super::verify().arg(path)).0, 13);
+    }
+}
+
+#[test]
+fn an_unreadable_file_is_no_verdict() {
+    let folder = tempfile::tempdir().unwrap();
+    // The checkpoint that is given is a folder: open works, read fails, for root too.
+    let (code, stdout, stderr) = run(super::verify()
+        .arg(valid())
+        .arg("--json")
+        .arg("--checkpoint")
+        .arg(folder.path()));
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("Is a directory"), "{stderr}");
+    assert!(stderr.contains(folder.path().file_name().unwrap().to_str().unwrap()));
+    let result: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(result["exitCode"], 1);
+}
+
+#[test]
+fn reads_standard_input_and_single_files() {
+    let file = valid().join("records/00000000.jsonl");
+    let (code, from_file, _) = run(super::verify().arg(&file).arg("--json"));
+    assert_eq!(code, 0);
+    let mut child = super::verify()
+        .args(["-", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(&fs::read(&file).unwrap())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(from_file.as_bytes(), output.stdout);
+    let result = super::json(&output);
+    let status = |id: &str| {
+        let checks = result["checks"].as_array().unwrap();
+        let check = checks.iter().find(|check| check["id"] == id).unwrap();
+        check["status"].clone()
+    };
+    for id in ["blobs", "torn", "segments"] {
+        assert_eq!(status(id), "not-checked", "{id}");
+    }
+    assert_eq!(status("signatures"), "pass");
+}
+
+#[test]
+fn the_result_has_exactly_its_fields() {
+    let (_, stdout, _) = run(super::verify().arg(valid()).arg("--json"));
+    assert_eq!(stdout.lines().count(), 1);
+    let result: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let names = |value: &serde_json::Value| -> Vec<String> {
+        value.as_object().unwrap().keys().cloned().collect()
+    };
+    let mut top = names(&result);
+    top.sort();
+    assert_eq!(
+        top,
+        [
+            "assurance",
+            "checks",
+            "exitCode",
+            "findings",
+            "head",
+            "ledger",
+            "records",
+            "schema"
+        ]
+    );
+    let mut assurances = names(&result["assurance"]);
+    assurances.sort();
+    assert_eq!(
+        assurances,
+        ["completeness", "consistency", "identity", "integrity"]
+    );
+    let completeness = &result["assurance"]["completeness"];
+    assert!(completeness["through"].is_null() && completeness["by"].is_null());
+    assert_eq!(completeness["after"], 4);
+    assert_eq!(result["head"]["sequence"], 3);
+    assert_eq!(result["records"], 4);
+}
+
+#[test]
+fn a_required_checkpoint_must_cover_the_head() {
+    let extends = super::vectors().join("valid_extends_checkpoint_given");
+    let given = extends.join("given-checkpoint");
+    let (code, stdout, _) = run(super::verify()
+        .arg(extends.join("ledger"))
+        .arg("--checkpoint")
+        .arg(&given)
+        .args(["--require-checkpoint", "--json"]));
+    assert_eq!(code, 11);
+    assert!(stdout.contains("checkpoint-required"), "{stdout}");
+    let whole = super::vectors().join("valid_with_checkpoint/ledger");
+    let command = |require: &[&str]| {
+        run(super::verify()
+            .arg(&whole)
+            .args(require)
+            .arg("--checkpoint")
+            .arg(whole.join("checkpoint")))
+        .0
+    };
+    assert_eq!(command(&["--require-checkpoint"]), 0);
+    // The stored one proves nothing against whoever holds the folder.
+    let alone = run(super::verify().arg(&whole).arg("--require-checkpoint"));
+    assert_eq!(alone.0, 11);
+    let closed = super::vectors().join("closed/ledger");
+    assert_eq!(
+        run(super::verify().arg(closed).arg("--require-checkpoint")).0,
+        0
+    );
+}
+
+#[test]
+fn one_run_writes_several_formats() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let output = |format: &str, path: &Path| format!("{format}={}", path.display());
+    let (code, stdout, _) = run(super::verify()
+        .arg(valid())
+        .args(["--output", &output("json", &file("a.json"))])
+        .args(["--output", &output("human", &file("b.txt"))])
+        .args(["--color", "always"]));
+    assert_eq!(code, 0);
+    assert!(stdout.contains("\u{1b}["));
+    let written = fs::read(file("a.json")).unwrap();
+    let result: serde_json::Value = serde_json::from_slice(&written).unwrap();
+    assert_eq!(result["exitCode"], 0);
+    let text = fs::read_to_string(file("b.txt")).unwrap();
+    assert!(text.starts_with("VERIFIED"), "no colours in files: {text}");
+    let nowhere = output("json", &file("missing/c.json"));
+    let (code, _, stderr) = run(super::verify().arg(valid()).args(["--output", &nowhere]));
+    assert_eq!(code, 1);
+    assert!(stderr.contains("c.json"), "{stderr}");
+}
+
+#[test]
+fn colours_are_a_choice() {
+    let plain = run(super::verify().arg(valid()).env("NO_COLOR", "1")).1;
+    assert!(!plain.contains('\u{1b}'));
+    let piped = run(super::verify().arg(valid())).1;
+    assert!(!piped.contains('\u{1b}'));
+    let forced = run(super::verify().arg(valid()).env("FORCE_COLOR", "1")).1;
+    assert!(forced.contains('\u{1b}'));
+    let never = run(super::verify()
+        .arg(valid())
+        .args(["--color", "never"])
+        .env("FORCE_COLOR", "1"));
+    assert!(!never.1.contains('\u{1b}'));
+}
+
+#[test]
+fn a_reader_that_went_away_is_no_error() {
+    let mut child = super::verify()
+        .arg(valid())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn explains_every_code_offline() {
+    let (code, list, _) = run(super::verify().arg("explain"));
+    assert_eq!(code, 0);
+    for code in ledger::finding::Code::ALL {
+        assert!(list.contains(code.as_str()));
+        let (status, page, _) = run(super::verify().args(["explain", code.as_str()]));
+        assert_eq!(status, 0);
+        assert!(page.contains(code.as_str()), "{code}");
+    }
+    let (code, _, stderr) = run(super::verify().args(["explain", "nonsense"]));
+    assert_eq!(code, 2);
+    assert!(stderr.contains("nonsense"));
+}

@@ -1,0 +1,54 @@
+//! `verify` holds no sandboxing code: none is in its dependency tree.
+
+use std::process::Command;
+
+/// Crates that make sandboxes, run programs, or speak to a network.
+const NEVER: [&str; 16] = [
+    "runner",
+    "seccompiler",
+    "libseccomp",
+    "landlock",
+    "nix",
+    "caps",
+    "capctl",
+    "cgroups-rs",
+    "syscallz",
+    "wasmtime",
+    "wasmtime-wasi",
+    "tokio",
+    "reqwest",
+    "hyper",
+    "ureq",
+    "zbus",
+];
+
+#[test]
+fn no_sandbox_crate_is_in_the_tree() {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--locked", "--package", "verify"])
+        .args(["--edges", "normal,build", "--prefix", "none"])
+        .args(["--target", "all", "--format", "{p}"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    let names: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(names.contains(&"ledger") && names.contains(&"ed25519-dalek"));
+    let found: Vec<_> = names.iter().filter(|name| NEVER.contains(name)).collect();
+    assert!(found.is_empty(), "verify depends on {found:?}");
+    // Of this project, it depends on the ledger alone.
+    let own: Vec<_> = text
+        .lines()
+        .filter(|line| line.contains("(/") && !line.starts_with("verify "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(own.iter().all(|name| *name == "ledger"), "{own:?}");
+}
