@@ -317,6 +317,13 @@ pub(super) fn unlock(file: &File, path: &Path) -> Result<(), FileError> {
     attempt(Operation::Lock, path, || file.unlock())
 }
 
+/// Gives a new file its blocks before it is written. ext4 writes the content of a file out at once when it is
+/// renamed over another and has no blocks yet (ext4(5), auto_da_alloc): milliseconds for a file of which it
+/// does not matter whether a crash leaves it empty. What cannot be reserved is written all the same.
+fn reserve(file: &File, bytes: u64) {
+    let _ = rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes);
+}
+
 /// Whether a replaced file must survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Durability {
@@ -333,6 +340,9 @@ pub(super) fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Resu
     temporary.push(".new");
     let temporary = PathBuf::from(temporary);
     let file = create_empty(&temporary)?;
+    if durability == Durability::Unsynced {
+        reserve(&file, bytes.len() as u64);
+    }
     write(&file, &temporary, bytes)?;
     if durability == Durability::Synced {
         sync_data(&file, &temporary)?;
