@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use ledger::facts::control::{Control, Declared, Unsupported};
 use ledger::facts::policy::{Mode, Policy};
 
-use crate::mechanism::Outcomes;
+use crate::mechanism::{Failure, Outcomes};
 
 /// Search path of a workload whose policy sets none.
 pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -264,6 +264,10 @@ pub enum LaunchError {
         /// What failed and the kernel's answer.
         what: String,
     },
+    /// The id maps of the new user namespace could not be written.
+    #[error("cannot write id maps: {0}")]
+    #[diagnostic(code(runner::launch::maps))]
+    Maps(Failure),
     /// Mechanisms failed without which there is no sandbox.
     #[error("cannot build the sandbox: {what}")]
     #[diagnostic(code(runner::launch::mechanism))]

@@ -383,7 +383,9 @@ fn obstacle(plan: &Plan, error: &LaunchError) -> NoRun {
             }
             NotExecuted::Refused
         }
-        LaunchError::Step { .. } | LaunchError::System { .. } => NotExecuted::LaunchFailed,
+        LaunchError::Maps(_) | LaunchError::Step { .. } | LaunchError::System { .. } => {
+            NotExecuted::LaunchFailed
+        }
     };
     NoRun {
         controls,

@@ -55,9 +55,7 @@ pub(super) fn start(
     let held = clone::spawn(child).map_err(|error| LaunchError::Namespaces {
         errno: crate::sys::errno_name(&error),
     })?;
-    map(held.pid).map_err(|failure| LaunchError::Step {
-        what: failure.to_string(),
-    })?;
+    map(held.pid).map_err(LaunchError::Maps)?;
     let (pid, pidfd) = held.release().map_err(system("release pid 1"))?;
     let report = match exchange(&ours, spec) {
         Ok(report) => report,

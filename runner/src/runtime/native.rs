@@ -91,7 +91,7 @@ impl Runtime for Native {
         let mut effect = Effect::new(launch::found(plan, init.report.program.as_ref()));
         effect.launch = vec!["native".to_owned()];
         effect.key_reachable = true;
-        effect.host_uid = Some(nix::unistd::geteuid().as_raw());
+        effect.host_uid = super::read_back::uid_of(init.pid);
         if let Some(intent) = plan.intended.get(&Control::Output) {
             effect.declare(intent.declare(Control::Output));
         }

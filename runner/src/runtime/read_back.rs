@@ -117,6 +117,13 @@ fn only_child(init: i32) -> Option<i32> {
         })
 }
 
+/// The real user id of a process as the host sees it; `None` when it cannot be read.
+pub(super) fn uid_of(pid: i32) -> Option<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 fn read_status(
     workload: i32,
     expected: &Expected,

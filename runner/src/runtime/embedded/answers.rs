@@ -1,0 +1,111 @@
+//! What the embedded runtime intends for each control.
+
+use ledger::facts::control::Control;
+use ledger::facts::policy::{Nesting, NetworkMode, Policy};
+
+use crate::mechanism::identity::DEFAULT_INSIDE;
+use crate::mechanism::owners::{self, HostIds};
+use crate::mechanism::seccomp::Architecture;
+use crate::plan::{Answer, Intent, Job, Reason};
+
+/// Calls without which nothing can be started under an allow list.
+const LAUNCH_CALLS: [&str; 4] = ["execve", "exit_group", "read", "write"];
+
+pub(super) fn answer(control: Control, policy: &Policy, job: &Job) -> Answer {
+    let cannot = |reason: Reason| Answer::Cannot(reason.into());
+    let intends = |mechanism| Answer::Intends(Intent::by(mechanism));
+    let limited = |mechanism, unit: &str| match policy.limit_of(control) {
+        Some((_, Some(limit))) => {
+            Answer::Intends(Intent::by(mechanism).limited(format!("{limit}{unit}")))
+        }
+        _ => cannot(Reason::POLICY_SETS_NO_LIMIT),
+    };
+    match control {
+        Control::Network => match policy.network.mode {
+            NetworkMode::None => Answer::Intends(
+                Intent::by("network-namespace")
+                    .limited("none")
+                    .backed("landlock"),
+            ),
+            NetworkMode::Loopback => {
+                Answer::Intends(Intent::by("network-namespace").limited("own loopback"))
+            }
+            NetworkMode::Allowlist => cannot(Reason::NEEDS_EGRESS),
+            NetworkMode::Unrestricted => cannot(Reason::POLICY_ALLOWS_ALL),
+        },
+        Control::Filesystem => {
+            let intent = Intent::by("mount-namespace pivot_root");
+            Answer::Intends(if policy.nesting == Nesting::Deny {
+                intent.backed("landlock")
+            } else {
+                intent
+            })
+        }
+        Control::Process => intends("pid-namespace, fresh /proc"),
+        Control::Environment => intends("execve with the policy's variables alone"),
+        Control::Privilege if job.as_root => cannot(Reason::RUNS_AS_ROOT),
+        Control::Privilege if !policy.process.capabilities.is_empty() => {
+            cannot(Reason::KEEPS_CAPABILITIES)
+        }
+        Control::Privilege => intends("no capabilities, no_new_privs"),
+        Control::Memory | Control::Processes | Control::Cpu => {
+            cannot(Reason::NEEDS_RESOURCE_GROUPS)
+        }
+        Control::Disk => cannot(Reason::NEEDS_QUOTA),
+        Control::Syscalls => answer_syscalls(policy),
+        Control::Timeout => limited("kill of the pid namespace", " ms"),
+        Control::Output => limited("runner-cap", " bytes"),
+        Control::Devices => intends("minimal /dev, nodev mounts"),
+        Control::User if job.as_root => cannot(Reason::RUNS_AS_ROOT),
+        Control::User => answer_user(policy),
+        Control::Ipc if policy.network.mode == NetworkMode::Unrestricted => {
+            cannot(Reason::ABSTRACT_SOCKETS_SHARED)
+        }
+        Control::Ipc => intends("ipc-namespace, network-namespace, own root"),
+        Control::Descriptors => intends("close_range"),
+        Control::Terminal => intends(if job.terminal {
+            "new session, own pseudo-terminal"
+        } else {
+            "new session, no terminal"
+        }),
+        Control::Files => limited("RLIMIT_NOFILE", ""),
+    }
+}
+
+fn answer_syscalls(policy: &Policy) -> Answer {
+    let cannot = |reason: Reason| Answer::Cannot(reason.into());
+    if Architecture::native().is_none() {
+        return cannot(Reason::NO_FILTER_FOR_ARCHITECTURE);
+    }
+    let allow = &policy.syscalls.allow;
+    if !allow.is_empty() {
+        if LAUNCH_CALLS
+            .iter()
+            .any(|call| !allow.iter().any(|name| name == call))
+        {
+            return cannot(Reason::ALLOW_LACKS_LAUNCH_CALLS);
+        }
+        return Answer::Intends(
+            Intent::by("seccomp").limited(format!("{} calls allowed", allow.len())),
+        );
+    }
+    match policy.syscalls.denied().len() {
+        0 => cannot(Reason::POLICY_ALLOWS_ALL),
+        count => Answer::Intends(Intent::by("seccomp").limited(format!("{count} calls denied"))),
+    }
+}
+
+fn answer_user(policy: &Policy) -> Answer {
+    let (uid, gid) = (nix::unistd::geteuid(), nix::unistd::getegid());
+    let inside = policy.process.user.unwrap_or(DEFAULT_INSIDE);
+    let intent = Intent::by("user-namespace");
+    if uid.is_root() {
+        return Answer::Intends(intent.limited(format!("{inside} inside, an unused id outside")));
+    }
+    let keeps = owners::has_other_groups(gid.as_raw())
+        && !HostIds::choose(false).is_ok_and(|ids| ids.can_drop_groups());
+    if keeps {
+        return Answer::Cannot(Reason::SUPPLEMENTARY_GROUPS_KEPT.into());
+    }
+    Answer::Intends(intent.limited(format!("{inside} inside, {uid} outside")))
+}

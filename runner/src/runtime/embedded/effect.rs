@@ -1,0 +1,184 @@
+//! From what became of each mechanism to what is declared.
+
+use ledger::facts::control::Control;
+use ledger::facts::policy::Nesting;
+
+use super::namespaces::OPTIONAL;
+use crate::init::wire::Spec;
+use crate::mechanism::identity::DEFAULT_INSIDE;
+use crate::mechanism::owners::HostIds;
+use crate::mechanism::root::{Mask, What};
+use crate::mechanism::{Outcome, Outcomes};
+use crate::plan::{Effect, Plan, Program, Reason, Why};
+use crate::runtime::read_back::Expected;
+
+/// What must be seen from outside.
+pub(super) fn expected(
+    plan: &Plan,
+    spec: &Spec,
+    ids: &HostIds,
+    wanted: libc::c_int,
+    mapped: Vec<std::path::PathBuf>,
+    runs: bool,
+) -> Expected {
+    let mut namespaces = vec![("namespace-pid", "pid"), ("namespace-mount", "mnt")];
+    namespaces.extend(
+        OPTIONAL
+            .iter()
+            .filter(|one| wanted & one.flag != 0)
+            .map(|one| (one.mechanism, one.file)),
+    );
+    let entries = spec.root.iter().flat_map(|root| &root.entries);
+    let mut read_only = Vec::new();
+    let mut writable = Vec::new();
+    for entry in entries {
+        match &entry.what {
+            What::Bind { optional: true, .. }
+                if std::fs::symlink_metadata(&entry.path).is_err() => {}
+            What::Bind { device: true, .. } => {}
+            What::Bind {
+                read_only: true, ..
+            } => read_only.push(entry.path.clone()),
+            What::Bind { .. } | What::Memory { .. } => writable.push(entry.path.clone()),
+            What::Folder
+            | What::File { .. }
+            | What::Link(_)
+            | What::Processes
+            | What::Terminals
+            | What::MessageQueues => {}
+        }
+    }
+    let masks = spec.root.iter().flat_map(|root| &root.masks);
+    let masks = masks.filter_map(|mask| match mask {
+        // In the host's /proc the same entries exist; elsewhere a mask covers only what is there.
+        Mask::ReadOnly(path) | Mask::Empty(path) if path.starts_with("/proc") && path.exists() => {
+            Some(path.clone())
+        }
+        Mask::ReadOnly(_) => None,
+        Mask::Empty(path) => plan.tree.covered.contains(path).then(|| path.clone()),
+    });
+    let protected = spec
+        .protect
+        .iter()
+        .flat_map(|folder| folder.paths.iter().map(|path| folder.folder.join(path)));
+    Expected {
+        namespaces,
+        ids: Some((ids.host_uid(), ids.host_gid())),
+        no_privilege: true,
+        workload: runs,
+        seccomp: runs && spec.seccomp.is_some(),
+        open_files: spec.open_files.filter(|_| runs),
+        session: runs,
+        own_root: true,
+        read_only,
+        writable,
+        masks: masks.collect(),
+        protected: protected.collect(),
+        mapped,
+        own_proc: true,
+    }
+}
+
+/// Which mechanisms must be in effect for a control to be declared.
+fn mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
+    let tree = ["namespace-mount", "pivot-root"];
+    match control {
+        Control::Network => vec!["namespace-network"],
+        Control::Filesystem => {
+            let mut needed = vec!["namespace-mount", "pivot-root", "read-only", "proc-mask"];
+            if plan.tree.binds.iter().any(|bind| plan.tree.protects(bind)) {
+                needed.push("protect");
+            }
+            needed
+        }
+        Control::Process => vec!["namespace-pid", "proc"],
+        Control::Privilege => {
+            let mut needed = vec!["capabilities", "bounding-set", "no-new-privs", "set-ids"];
+            if plan.policy.nesting == Nesting::Deny {
+                needed.push("userns-limit");
+            }
+            needed
+        }
+        Control::Syscalls => vec!["seccomp"],
+        Control::Timeout => vec!["namespace-pid"],
+        Control::Devices => tree.to_vec(),
+        Control::User => {
+            let mut needed = vec!["set-ids", "set-groups"];
+            if nix::unistd::geteuid().is_root() && !plan.job.as_root && !plan.tree.binds.is_empty()
+            {
+                needed.push("idmap");
+            }
+            needed
+        }
+        Control::Ipc => vec![
+            "namespace-ipc",
+            "namespace-network",
+            "namespace-mount",
+            "pivot-root",
+        ],
+        Control::Descriptors => vec!["close-descriptors"],
+        Control::Terminal if plan.job.terminal => vec!["new-session", "terminal"],
+        Control::Terminal => vec!["new-session"],
+        Control::Files => vec!["limit-files"],
+        // The launcher does these itself and nothing but its own end takes them away: the environment stands
+        // in the execve that runs the workload, output passes through the runner.
+        Control::Environment | Control::Output => vec![],
+        // Never intended by this runtime.
+        Control::Memory | Control::Processes | Control::Cpu | Control::Disk => vec![],
+    }
+}
+
+/// Why a control is not in effect, by the mechanisms that it rests on; `runs` says whether there is a process on
+/// which a filter or a limit could take effect.
+pub(super) fn lost(control: Control, plan: &Plan, outcomes: &Outcomes, runs: bool) -> Option<Why> {
+    let mut lost = None;
+    for mechanism in mechanisms(control, plan) {
+        match outcomes.of(mechanism) {
+            Outcome::Done => {}
+            Outcome::Skipped if !runs => {}
+            Outcome::Skipped => lost = lost.or_else(|| Some(Reason::NOT_READ_BACK.into())),
+            Outcome::Failed(failure) => {
+                let reason = match (mechanism, failure.error.as_str()) {
+                    ("protect", _) => Reason::PROTECT_FAILED,
+                    (_, "no-effect") => Reason::NO_EFFECT,
+                    (name, _) if name.starts_with("namespace-") => Reason::NAMESPACE_REFUSED,
+                    _ => Reason::MECHANISM_FAILED,
+                };
+                lost = Some(Why {
+                    reason,
+                    detail: Some(failure.to_string()),
+                });
+            }
+        }
+    }
+    lost
+}
+
+/// What is declared, and what was intended and lost.
+pub(super) fn effect(plan: &Plan, outcomes: &Outcomes, program: Program, ids: &HostIds) -> Effect {
+    let mut effect = Effect::new(program);
+    // Without a process there is nothing that a filter or a limit could have taken effect on.
+    let runs = matches!(effect.program, Program::Found { .. });
+    for (control, intent) in &plan.intended {
+        match lost(*control, plan, outcomes, runs) {
+            Some(why) => effect.lose(*control, why),
+            None => {
+                let mut intent = intent.clone();
+                if intent.backup == Some("landlock") && !outcomes.is_done("landlock") {
+                    intent.backup = None;
+                }
+                if *control == Control::User {
+                    let inside = plan.policy.process.user.unwrap_or(DEFAULT_INSIDE);
+                    intent = intent.limited(format!("{inside} inside, {} outside", ids.host_uid()));
+                }
+                effect.declare(intent.declare(*control));
+            }
+        }
+    }
+    if let Outcome::Failed(failure) = outcomes.of("landlock") {
+        effect
+            .remarks
+            .push(format!("no Landlock behind the namespaces: {failure}"));
+    }
+    effect
+}

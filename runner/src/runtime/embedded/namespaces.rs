@@ -1,0 +1,94 @@
+//! Which namespaces a sandbox gets, and which it can be built without.
+
+use crate::mechanism::{Failure, Outcomes};
+use crate::plan::LaunchError;
+use crate::sys::clone::Placeholder;
+use crate::sys::fault::{self, Fault};
+
+/// A namespace that a sandbox can be built without, at the price of a control.
+pub(super) struct Optional {
+    pub(super) mechanism: &'static str,
+    pub(super) flag: libc::c_int,
+    pub(super) file: &'static str,
+}
+
+pub(super) const OPTIONAL: [Optional; 4] = [
+    Optional {
+        mechanism: "namespace-network",
+        flag: libc::CLONE_NEWNET,
+        file: "net",
+    },
+    Optional {
+        mechanism: "namespace-ipc",
+        flag: libc::CLONE_NEWIPC,
+        file: "ipc",
+    },
+    Optional {
+        mechanism: "namespace-uts",
+        flag: libc::CLONE_NEWUTS,
+        file: "uts",
+    },
+    Optional {
+        mechanism: "namespace-cgroup",
+        flag: libc::CLONE_NEWCGROUP,
+        file: "cgroup",
+    },
+];
+pub(super) const NEEDED: libc::c_int = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID;
+
+/// The namespaces of `wanted` that this host makes, found by trying when all together are refused; notes the
+/// refused ones.
+pub(super) fn possible_namespaces(
+    wanted: libc::c_int,
+    outcomes: &mut Outcomes,
+) -> Result<libc::c_int, LaunchError> {
+    let mut possible = wanted;
+    for namespace in &OPTIONAL {
+        match fault::of(namespace.mechanism) {
+            Some(Fault::Void) => possible &= !namespace.flag,
+            Some(Fault::Fail) if wanted & namespace.flag != 0 => {
+                possible &= !namespace.flag;
+                let error = std::io::Error::from_raw_os_error(libc::EPERM);
+                outcomes.note(namespace.mechanism, Err(Failure::call("clone3", &error)));
+            }
+            _ => {}
+        }
+    }
+    for (mechanism, flag) in [
+        ("namespace-pid", libc::CLONE_NEWPID),
+        ("namespace-mount", libc::CLONE_NEWNS),
+    ] {
+        match fault::of(mechanism) {
+            Some(Fault::Void) => possible &= !flag,
+            Some(Fault::Fail) => {
+                return Err(LaunchError::Namespaces {
+                    errno: "EPERM".to_owned(),
+                });
+            }
+            None => {}
+        }
+    }
+    Ok(possible)
+}
+
+/// Which of the optional namespaces are refused, each tried alone beside the needed ones.
+pub(super) fn drop_refused(
+    flags: libc::c_int,
+    outcomes: &mut Outcomes,
+) -> Result<libc::c_int, LaunchError> {
+    let refused = |error: &std::io::Error| LaunchError::Namespaces {
+        errno: crate::sys::errno_name(error),
+    };
+    drop(Placeholder::new(NEEDED).map_err(|error| refused(&error))?);
+    let mut possible = flags;
+    for namespace in &OPTIONAL {
+        if flags & namespace.flag == 0 {
+            continue;
+        }
+        if let Err(error) = Placeholder::new(NEEDED | namespace.flag) {
+            possible &= !namespace.flag;
+            outcomes.note(namespace.mechanism, Err(Failure::call("clone3", &error)));
+        }
+    }
+    Ok(possible)
+}
