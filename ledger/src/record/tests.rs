@@ -1,5 +1,8 @@
+use super::line::depth_of;
 use super::*;
-use crate::bytes::key::LocalKey;
+use crate::bytes::key::{LocalKey, Message, Signer as _};
+use crate::bytes::time::Stamp;
+use crate::facts::list::List;
 
 fn stamp() -> Stamp {
     Stamp {
@@ -122,4 +125,17 @@ fn a_salted_value_is_written_as_a_pair() {
         salted.commitment().unwrap(),
         Hash::sealed(&[1; 16], br#"["a"]"#)
     );
+}
+
+#[test]
+fn the_lines_in_the_documentation_are_records() {
+    let lines: Vec<&str> = include_str!("sample.jsonl").lines().collect();
+    let kinds: Vec<&str> = lines
+        .iter()
+        .map(|line| match parse_line(line.as_bytes()).content {
+            Ok(Content::Record(record)) => record.body.kind(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(kinds, ["start", "execution"]);
 }
