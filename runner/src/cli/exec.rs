@@ -99,12 +99,7 @@ pub(super) struct ExecArgs {
     #[arg(long)]
     pub(super) dry_run: bool,
     /// The program and its arguments
-    #[arg(
-        value_name = "PROGRAM",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     pub(super) command: Vec<OsString>,
 }
 

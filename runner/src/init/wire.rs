@@ -24,6 +24,7 @@ use crate::mechanism::protect::ProtectSpec;
 use crate::mechanism::root::{RootSpec, path_bytes};
 use crate::mechanism::{Failure, Outcomes};
 use crate::sys::clone::{FAILURE_MARK, Stage};
+use crate::sys::errno_name;
 use crate::sys::filter::Instruction;
 use crate::sys::process::Ended;
 
@@ -177,7 +178,11 @@ pub enum WireError {
     #[error("the other side is gone")]
     Gone,
     /// Pid 1 failed before it could speak.
-    #[error("pid 1 failed at {stage:?} with errno {errno}")]
+    #[error(
+        "pid 1 failed before it could speak, {}: {}",
+        stage.map_or_else(|| "at an unknown step".to_owned(), |stage| stage.to_string()),
+        errno_name(&io::Error::from_raw_os_error(*errno))
+    )]
     BeforeExec {
         /// Where.
         stage: Option<Stage>,

@@ -26,12 +26,13 @@ pub fn take(spec: &IdentitySpec, outcomes: &mut Outcomes) {
             sys::drop_groups().map_err(|error| Failure::call("setgroups to none", &error));
         outcomes.note("set-groups", dropped);
     }
-    let taken = sys::become_ids(spec.uid, spec.gid).map_err(|error| {
-        Failure::call(
-            format!("setresuid {}, setresgid {}", spec.uid, spec.gid),
-            &error,
-        )
-    });
+    let attempt = format!("setresuid {}, setresgid {}", spec.uid, spec.gid);
+    let taken = match sys::become_ids(spec.uid, spec.gid) {
+        Err(error) => Err(Failure::call(attempt, &error)),
+        // With other ids nothing further could be done in this user namespace.
+        Ok(()) if nix::unistd::geteuid().as_raw() != spec.uid => Err(Failure::no_effect(attempt)),
+        Ok(()) => Ok(()),
+    };
     outcomes.note("set-ids", taken);
 }
 

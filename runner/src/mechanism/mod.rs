@@ -97,6 +97,14 @@ impl Outcomes {
         self.0.get(mechanism).unwrap_or(&Outcome::Skipped)
     }
 
+    /// Whether any mechanism failed.
+    #[must_use]
+    pub fn any_failed(&self) -> bool {
+        self.0
+            .values()
+            .any(|outcome| matches!(outcome, Outcome::Failed(_)))
+    }
+
     /// Whether a mechanism is known to be in effect.
     #[must_use]
     pub fn is_done(&self, mechanism: &str) -> bool {

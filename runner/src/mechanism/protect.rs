@@ -138,6 +138,7 @@ impl Placeholders {
                 match open_strictly(base.as_fd(), &at) {
                     Ok(found) => {
                         if !std::fs::File::from(found).metadata()?.is_dir() {
+                            // A `.git` that is a file decides by itself: nothing can stand below it.
                             break;
                         }
                         continue;
@@ -174,7 +175,10 @@ impl Placeholders {
                     Err(errno) => return Err(errno.into()),
                 }
             }
-            present.push(path.clone());
+            let path = at.to_string_lossy().into_owned();
+            if !present.contains(&path) {
+                present.push(path);
+            }
         }
         Ok(present)
     }

@@ -148,7 +148,11 @@ pub fn build(spec: &RootSpec, outcomes: &mut Outcomes) -> Result<NewRoot, Failur
         MsFlags::MS_REC | MsFlags::MS_PRIVATE,
         None::<&str>,
     )
-    .map_err(|errno| Failure::call("make mounts private", &errno.into()))?;
+    .map_err(|errno| {
+        let failure = Failure::call("make mounts private", &errno.into());
+        outcomes.note("namespace-mount", Err(failure.clone()));
+        failure
+    })?;
     let mut sources = Vec::with_capacity(spec.entries.len());
     for entry in &spec.entries {
         sources.push(open_source(entry)?);

@@ -21,6 +21,8 @@ use std::path::PathBuf;
 use ledger::facts::control::{Control, Declared, Unsupported};
 use ledger::facts::policy::{Mode, Policy};
 
+use crate::mechanism::Outcomes;
+
 /// Search path of a workload whose policy sets none.
 pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -91,6 +93,11 @@ pub trait Runtime {
 
     /// What it intends for one control; every runtime answers for every control.
     fn answer(&self, control: Control, policy: &Policy, job: &Job) -> Answer;
+
+    /// The folder that a job starts in, as the workload sees it.
+    fn cwd(&self, tree: &Tree, job: &Job) -> PathBuf {
+        tree.cwd(job)
+    }
 
     /// Builds the sandbox up to the point where the workload would run, and says what took effect.
     ///
@@ -184,7 +191,7 @@ pub fn compile(policy: Policy, job: Job, runtime: &dyn Runtime) -> Result<Plan, 
     }
     let tree = tree::lay_out(&policy, &job)?;
     let environment = job::environment(&policy, &job);
-    let cwd = tree.cwd(&job);
+    let cwd = runtime.cwd(&tree, &job);
     let requested = sorted(&policy.enforcement.required_controls);
     let wanted = sorted(&policy.enforcement.wanted_controls);
     Ok(Plan {
@@ -256,6 +263,17 @@ pub enum LaunchError {
     Step {
         /// What failed and the kernel's answer.
         what: String,
+    },
+    /// Mechanisms failed without which there is no sandbox.
+    #[error("cannot build the sandbox: {what}")]
+    #[diagnostic(code(runner::launch::mechanism))]
+    Mechanism {
+        /// The step that could not be done and the kernel's answer.
+        what: String,
+        /// What became of each mechanism until then.
+        outcomes: Outcomes,
+        /// The controls that rest on those that failed.
+        lost: BTreeMap<Control, Why>,
     },
     /// A folder cannot be shown as it must be; a requested control would be lost.
     #[error("{what}")]

@@ -98,6 +98,18 @@ pub enum TreeError {
 
 /// Places that belong to the sandbox itself.
 const OWN: [&str; 3] = ["/proc", "/dev", "/sys"];
+/// Places where a sandbox on the host's tree has something of its own, or nothing.
+const NOT_THE_HOSTS: [&str; 9] = [
+    "/proc",
+    "/dev",
+    "/sys",
+    "/tmp",
+    "/var/tmp",
+    "/run",
+    "/boot",
+    "/workspace",
+    "/workload",
+];
 
 pub(super) fn lay_out(policy: &Policy, job: &Job) -> Result<Tree, TreeError> {
     let files = &policy.filesystem;
@@ -214,7 +226,11 @@ fn covered(shape: &Shape, binds: &[Bind], evidence: &[PathBuf]) -> Vec<PathBuf> 
                     covered.push(real.clone());
                 }
             }
-            Shape::HostReadOnly => covered.push(real.clone()),
+            Shape::HostReadOnly => {
+                if !NOT_THE_HOSTS.iter().any(|own| real.starts_with(own)) {
+                    covered.push(real.clone());
+                }
+            }
             Shape::Custom(root) => {
                 if let Some(below) = std::fs::canonicalize(root)
                     .ok()
@@ -226,7 +242,8 @@ fn covered(shape: &Shape, binds: &[Bind], evidence: &[PathBuf]) -> Vec<PathBuf> 
         }
     }
     covered.sort();
-    covered.dedup();
+    // What lies below a covered folder is out of reach with it.
+    covered.dedup_by(|below, above| below.starts_with(above));
     covered
 }
 
@@ -269,6 +286,23 @@ fn below(folder: &Path, path: &Path) -> Option<PathBuf> {
 }
 
 impl Tree {
+    /// Whether a place inside is covered, alone or with a folder above it.
+    #[must_use]
+    pub fn is_covered(&self, place: &Path) -> bool {
+        self.covered
+            .iter()
+            .any(|covered| place.starts_with(covered))
+    }
+
+    /// Whether paths below this bind must stay as they are.
+    #[must_use]
+    pub fn protects(&self, bind: &Bind) -> bool {
+        !bind.read_only
+            && !self.protect.is_empty()
+            && !self.is_covered(&bind.target)
+            && bind.source.is_dir()
+    }
+
     /// Whether /workspace is a place of the sandbox's own, and not something of the host.
     #[must_use]
     pub fn has_own_workspace(&self) -> bool {
@@ -302,16 +336,7 @@ impl Tree {
                 .any(|system| path.starts_with(system))
                 .then(|| path.to_owned()),
             Shape::HostReadOnly => {
-                let own = [
-                    "/proc",
-                    "/dev",
-                    "/sys",
-                    "/tmp",
-                    "/run",
-                    "/workspace",
-                    "/workload",
-                ];
-                (!own.iter().any(|own| path.starts_with(own))).then(|| path.to_owned())
+                (!NOT_THE_HOSTS.iter().any(|own| path.starts_with(own))).then(|| path.to_owned())
             }
             Shape::Custom(root) => path
                 .strip_prefix(root)

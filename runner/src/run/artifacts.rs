@@ -107,6 +107,7 @@ pub struct Place {
     root: OwnedFd,
     inside: PathBuf,
     before: Option<Snapshot>,
+    hidden: Vec<PathBuf>,
 }
 
 impl Place {
@@ -118,6 +119,7 @@ impl Place {
             root,
             inside: inside.into(),
             before: None,
+            hidden: Vec::new(),
         }
     }
 
@@ -152,7 +154,15 @@ impl Place {
             root,
             inside,
             before,
+            hidden: Vec::new(),
         }
+    }
+
+    /// Without these folders, as the workload would have seen them: they were covered.
+    #[must_use]
+    pub fn without(mut self, hidden: &[PathBuf]) -> Self {
+        self.hidden = hidden.to_vec();
+        self
     }
 
     /// Its path as the workload sees it.
@@ -243,9 +253,10 @@ pub fn scan(places: &[Place], limits: &Limits) -> Scan {
 }
 
 fn scan_with(opener: Option<Opener>, places: &[Place], limits: &Limits) -> Scan {
-    let covered: Vec<&[u8]> = places
-        .iter()
-        .map(|place| without_end_slash(place.inside.as_os_str().as_bytes()))
+    let others = places.iter().map(|place| &place.inside);
+    let covered: Vec<&[u8]> = others
+        .chain(places.iter().flat_map(|place| &place.hidden))
+        .map(|path| without_end_slash(path.as_os_str().as_bytes()))
         .collect();
     let mut problems = Problems::default();
     let mut budget = Budget::of(limits);

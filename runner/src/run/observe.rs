@@ -29,15 +29,16 @@ impl Places {
         } else if launch.effect.tier.is_some() && plan.tree.has_own_workspace() {
             places.unmeasured.push(unmeasured("unreadable: /workspace"));
         }
-        for bind in plan.tree.binds.iter().filter(|bind| !bind.read_only) {
+        for bind in &plan.tree.binds {
+            if bind.read_only || plan.tree.is_covered(&bind.target) {
+                continue;
+            }
             let opened = open(&bind.source)
                 .and_then(|root| Ok((root, FileTime::now().map_err(std::io::Error::other)?)));
             match opened {
-                Ok((root, now)) => {
-                    places
-                        .places
-                        .push(Place::existing(root, &bind.target, now, limits))
-                }
+                Ok((root, now)) => places.places.push(
+                    Place::existing(root, &bind.target, now, limits).without(&plan.tree.covered),
+                ),
                 Err(error) => places.lose(&bind.target.display().to_string(), &error),
             }
         }

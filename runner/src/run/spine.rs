@@ -355,6 +355,23 @@ fn obstacle(plan: &Plan, error: &LaunchError) -> NoRun {
                 NotExecuted::LaunchFailed
             }
         }
+        LaunchError::Mechanism { lost, .. } => {
+            for gap in &mut controls.unsupported {
+                if let Some(why) = lost.get(&gap.control) {
+                    gap.reason = why.to_string();
+                }
+            }
+            if strict
+                && plan
+                    .requested
+                    .iter()
+                    .any(|control| lost.contains_key(control))
+            {
+                NotExecuted::Refused
+            } else {
+                NotExecuted::LaunchFailed
+            }
+        }
         LaunchError::Refused { control, .. } => {
             let word = format!("{} (idmap)", plan::Reason::MECHANISM_FAILED);
             for gap in controls

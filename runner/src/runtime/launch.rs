@@ -1,5 +1,6 @@
 //! What the runtimes that start pid 1 themselves share: making it, its specification and its report.
 
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -7,8 +8,9 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::net::UnixStream;
 
 use crate::init::wire::{self, ProgramReport, ProgramSpec, Report, Spec, WireError};
+use crate::mechanism::{Failure, Outcomes};
 use crate::plan::{LaunchError, Plan, Program, Streams};
-use crate::sys::clone::{self, Child, Image};
+use crate::sys::clone::{self, Child, Image, Stage};
 use crate::sys::mount;
 
 /// Pid 1 after its report, before "go".
@@ -30,7 +32,7 @@ fn system(attempt: &'static str) -> impl Fn(io::Error) -> LaunchError {
 pub(super) fn start(
     namespaces: libc::c_int,
     prepared: Prepared,
-    map: impl FnOnce(i32) -> Result<(), crate::mechanism::Failure>,
+    map: impl FnOnce(i32) -> Result<(), Failure>,
     spec: &Spec,
 ) -> Result<Init, LaunchError> {
     let (ours, theirs) = UnixStream::pair().map_err(system("make a socket pair"))?;
@@ -57,20 +59,17 @@ pub(super) fn start(
         what: failure.to_string(),
     })?;
     let (pid, pidfd) = held.release().map_err(system("release pid 1"))?;
-    let report = exchange(&ours, spec).map_err(|error| LaunchError::Step {
-        what: error.to_string(),
-    });
-    let report = match report {
+    let report = match exchange(&ours, spec) {
         Ok(report) => report,
         Err(error) => {
             end(&pidfd);
-            return Err(error);
+            return Err(before_report(&error));
         }
     };
     if let Some(failure) = &report.fatal {
         let what = failure.to_string();
         end(&pidfd);
-        return Err(LaunchError::Step { what });
+        return Err(not_built(what, report.outcomes));
     }
     let terminal = if report.terminal {
         let received = wire::receive_descriptor(&ours);
@@ -87,6 +86,34 @@ pub(super) fn start(
         report,
         terminal,
     })
+}
+
+/// What it means that pid 1 ended without a report.
+fn before_report(error: &WireError) -> LaunchError {
+    let mut outcomes = Outcomes::default();
+    if let WireError::BeforeExec {
+        stage: Some(Stage::Image),
+        errno,
+    } = error
+    {
+        // A mount is all that this step makes, in the namespace that this process has for it.
+        let errno = io::Error::from_raw_os_error(*errno);
+        let failure = Failure::call(Stage::Image.to_string(), &errno);
+        outcomes.note("namespace-mount", Err(failure));
+    }
+    not_built(error.to_string(), outcomes)
+}
+
+fn not_built(what: String, outcomes: Outcomes) -> LaunchError {
+    if outcomes.any_failed() {
+        LaunchError::Mechanism {
+            what,
+            outcomes,
+            lost: BTreeMap::new(),
+        }
+    } else {
+        LaunchError::Step { what }
+    }
 }
 
 fn exchange(control: &UnixStream, spec: &Spec) -> Result<Report, WireError> {

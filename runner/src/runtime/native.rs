@@ -3,13 +3,15 @@
 //! It is there as the baseline of every measurement and is never chosen by itself: `--allow-native` or
 //! `RUNNER_ALLOW_NATIVE=1` must say so.
 
+use std::path::PathBuf;
+
 use ledger::facts::control::Control;
 use ledger::facts::policy::Policy;
 
 use super::launch;
 use crate::init::wire::Spec;
 use crate::plan::{
-    Answer, Effect, Intent, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams,
+    Answer, Effect, Intent, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams, Tree,
 };
 
 /// The runtime that isolates nothing.
@@ -52,6 +54,12 @@ impl Runtime for Native {
             | Control::Files
             | Control::Disk => Answer::Cannot(Reason::NO_ISOLATION.into()),
         }
+    }
+
+    /// Nothing is moved: the caller's own folder.
+    fn cwd(&self, _: &Tree, job: &Job) -> PathBuf {
+        let asked = job.cwd.clone().or_else(|| job.caller_cwd.clone());
+        asked.unwrap_or_else(|| "/".into())
     }
 
     fn launch(&self, plan: &Plan, streams: Streams) -> Result<Launch, LaunchError> {

@@ -87,6 +87,17 @@ impl Stage {
     }
 }
 
+impl std::fmt::Display for Stage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Release => "waiting for its id maps",
+            Self::Image => "mounting its program read-only",
+            Self::Capabilities => "keeping its capabilities",
+            Self::Exec => "executing its program",
+        })
+    }
+}
+
 /// First four bytes of a child's message that it failed before exec: a length that no frame has.
 pub const FAILURE_MARK: u32 = u32::MAX;
 

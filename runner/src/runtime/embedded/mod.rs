@@ -145,7 +145,21 @@ impl Runtime for Embedded {
         }
         let mut outcomes = Outcomes::default();
         let possible = possible_namespaces(flags, &mut outcomes)?;
-        self.build(plan, streams, ids, possible, flags, outcomes)
+        let launch = self.build(plan, streams, ids, possible, flags, outcomes);
+        launch.map_err(|error| match error {
+            LaunchError::Mechanism { what, outcomes, .. } => {
+                let lost = plan.intended.keys().filter_map(|control| {
+                    lost(*control, plan, &outcomes, false).map(|why| (*control, why))
+                });
+                let lost = lost.collect();
+                LaunchError::Mechanism {
+                    what,
+                    outcomes,
+                    lost,
+                }
+            }
+            other => other,
+        })
     }
 }
 
@@ -486,13 +500,7 @@ fn mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
         Control::Network => vec!["namespace-network"],
         Control::Filesystem => {
             let mut needed = vec!["namespace-mount", "pivot-root", "read-only", "proc-mask"];
-            if plan
-                .tree
-                .binds
-                .iter()
-                .any(|bind| !bind.read_only && bind.source.is_dir())
-                && !plan.tree.protect.is_empty()
-            {
+            if plan.tree.binds.iter().any(|bind| plan.tree.protects(bind)) {
                 needed.push("protect");
             }
             needed
@@ -534,6 +542,32 @@ fn mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
     }
 }
 
+/// Why a control is not in effect, by the mechanisms that it rests on; `runs` says whether there is a process on
+/// which a filter or a limit could take effect.
+fn lost(control: Control, plan: &Plan, outcomes: &Outcomes, runs: bool) -> Option<Why> {
+    let mut lost = None;
+    for mechanism in mechanisms(control, plan) {
+        match outcomes.of(mechanism) {
+            Outcome::Done => {}
+            Outcome::Skipped if !runs => {}
+            Outcome::Skipped => lost = lost.or_else(|| Some(Reason::NOT_READ_BACK.into())),
+            Outcome::Failed(failure) => {
+                let reason = match (mechanism, failure.error.as_str()) {
+                    ("protect", _) => Reason::PROTECT_FAILED,
+                    (_, "no-effect") => Reason::NO_EFFECT,
+                    (name, _) if name.starts_with("namespace-") => Reason::NAMESPACE_REFUSED,
+                    _ => Reason::MECHANISM_FAILED,
+                };
+                lost = Some(Why {
+                    reason,
+                    detail: Some(failure.to_string()),
+                });
+            }
+        }
+    }
+    lost
+}
+
 fn effect(
     plan: &Plan,
     outcomes: &Outcomes,
@@ -544,27 +578,7 @@ fn effect(
     // Without a process there is nothing that a filter or a limit could have taken effect on.
     let runs = matches!(effect.program, crate::plan::Program::Found { .. });
     for (control, intent) in &plan.intended {
-        let mut lost = None;
-        for mechanism in mechanisms(*control, plan) {
-            match outcomes.of(mechanism) {
-                Outcome::Done => {}
-                Outcome::Skipped if !runs => {}
-                Outcome::Skipped => lost = lost.or_else(|| Some(Reason::NOT_READ_BACK.into())),
-                Outcome::Failed(failure) => {
-                    let reason = match (mechanism, failure.error.as_str()) {
-                        ("protect", _) => Reason::PROTECT_FAILED,
-                        (_, "no-effect") => Reason::NO_EFFECT,
-                        (name, _) if name.starts_with("namespace-") => Reason::NAMESPACE_REFUSED,
-                        _ => Reason::MECHANISM_FAILED,
-                    };
-                    lost = Some(Why {
-                        reason,
-                        detail: Some(failure.to_string()),
-                    });
-                }
-            }
-        }
-        match lost {
+        match lost(*control, plan, outcomes, runs) {
             Some(why) => effect.lose(*control, why),
             None => {
                 let mut intent = intent.clone();

@@ -338,7 +338,7 @@ fn show_binds(built: &mut Built, plan: &Plan, ids: &HostIds) -> Result<(), MapOw
     let mut maps = OwnerMaps::new(ids.host_uid());
     for bind in &plan.tree.binds {
         let target = real_target(&built.root.entries, &bind.target);
-        if !bind.read_only && bind.source.is_dir() {
+        if plan.tree.protects(bind) {
             // Before the folder is copied: the copy shows what is there then and later alike.
             match built.placeholders.make(&bind.source, &plan.tree.protect) {
                 Ok(paths) => built.protect.push(ProtectSpec {

@@ -1,0 +1,109 @@
+//! The host's tree read-only, a folder as root, and the kernel's own files: SANDBOX.md §2.
+
+use crate::world::{World, ready, skip};
+
+/// A world with a home on a file system of its own at /srv, where no policy hides it.
+fn world_with_a_home_in_srv(test: &str) -> Option<World> {
+    let mut world = World::new();
+    let script = r#"umask 022; mount -t tmpfs -o mode=0755 none /srv; mkdir -p /srv/home/.ssh /srv/home/.config/gcloud
+        echo SEEN >/srv/home/.ssh/id; echo SEEN >/srv/home/.config/gcloud/token; echo SEEN >/srv/home/.netrc
+        echo plain >/srv/home/file; chmod -R a+rwX /srv/home; export HOME=/srv/home"#;
+    match world.mounted(script) {
+        Ok(()) => Some(world),
+        Err(reason) => {
+            skip(test, reason);
+            None
+        }
+    }
+}
+
+#[test]
+fn a_read_only_host_hides_secrets_and_sockets() {
+    let Some(world) = world_with_a_home_in_srv("a_read_only_host_hides_secrets_and_sockets") else {
+        return;
+    };
+    let policy = world.policy(|policy| policy["filesystem"]["root"] = "host-readonly".into());
+    let ran = world.sh(
+        &format!("-P {}", policy.display()),
+        r#"cat /srv/home/file; cd /srv/home
+           for path in .ssh/id .config/gcloud/token .netrc /etc/shadow; do grep -c . "$path" 2>/dev/null; done
+           for path in file new .ssh/new /usr/x /x; do (: >>"$path") 2>/dev/null && echo "wrote $path"; done
+           find /run -type s 2>/dev/null; [ -e /sys/class ] && echo sys; ls -A /tmp"#,
+        &[],
+    );
+    // A covered file reads as empty: grep counts 0 lines.
+    assert_eq!(ran.ended(0).out, "plain\n0\n0\n");
+    assert!(world.last().declares("filesystem"));
+}
+
+#[test]
+fn a_folder_as_root_shows_that_folder_alone() {
+    let world = ready!();
+    let root = world.folder("root");
+    world.file("root/data/file", "content\n");
+    for (name, to) in [
+        ("bin", "usr/bin"),
+        ("lib", "usr/lib"),
+        ("lib64", "usr/lib64"),
+    ] {
+        std::os::unix::fs::symlink(to, root.join(name)).unwrap();
+    }
+    let policy = world.policy(|policy| {
+        policy["filesystem"]["root"] = "custom".into();
+        policy["filesystem"]["path"] = root.to_str().unwrap().into();
+        policy["filesystem"]["readOnly"] = serde_json::json!(["/usr"]);
+    });
+    let ran = world.sh(
+        &format!("-P {}", policy.display()),
+        r#"cat /data/file; (: >/data/new) 2>/dev/null && echo wrote; ls -d /etc /home /opt /srv /var/lib 2>/dev/null; :"#,
+        &[],
+    );
+    assert_eq!(ran.ended(0).out, "content\n");
+    assert!(!root.join("data/new").exists());
+}
+
+#[test]
+fn files_that_reach_the_kernel_are_closed_under_every_root() {
+    const PATTERN: &str = "/proc/sys/kernel/core_pattern";
+    let before = std::fs::read_to_string(PATTERN).unwrap();
+    for root in ["ephemeral", "host-readonly"] {
+        let world = ready!();
+        let policy = world.policy(|policy| policy["filesystem"]["root"] = root.into());
+        let ran = world.sh(
+            &format!("-P {}", policy.display()),
+            r#"for path in /proc/sys/kernel/core_pattern /proc/sys/kernel/hostname /proc/sysrq-trigger \
+                 /proc/sys/vm/drop_caches /proc/irq/default_smp_affinity /proc/sys/user/max_user_namespaces; do
+                 [ -e "$path" ] && (: >"$path") 2>/dev/null && echo "opened $path"; done
+               for path in /proc/kcore /proc/keys /proc/timer_list /proc/sched_debug; do
+                 [ -s "$path" ] && echo "size $path"; head -c 1 "$path" 2>/dev/null; done
+               ls -A /proc/acpi /proc/scsi 2>/dev/null | grep -v '^/' | grep . ; :"#,
+            &[],
+        );
+        assert_eq!(ran.ended(0).out, "", "{root}");
+        assert!(world.last().declares("filesystem"), "{root}");
+    }
+    assert_eq!(std::fs::read_to_string(PATTERN).unwrap(), before);
+}
+
+#[test]
+fn devices_are_the_harmless_ones() {
+    let world = ready!();
+    let ran = world.sh(
+        "",
+        r#"cd /dev; ls -A | sort | tr '\n' ' '; echo; head -c 4 /dev/zero | wc -c; echo x >/dev/null
+           mknod /tmp/sda b 8 0 2>/dev/null && echo made; :"#,
+        &[],
+    );
+    let out = ran.ended(0).out;
+    let listed: Vec<&str> = out.lines().next().unwrap().split_whitespace().collect();
+    for name in &listed {
+        let known = [
+            "fd", "full", "mqueue", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin",
+            "stdout", "tty", "urandom", "zero",
+        ];
+        assert!(known.contains(name), "/dev/{name}");
+    }
+    assert!(listed.contains(&"null") && listed.contains(&"urandom"));
+    assert!(out.ends_with("\n4\n"), "{out}");
+    assert!(world.last().declares("devices"));
+}

@@ -1,0 +1,29 @@
+//! The real `runner`, from outside: what its sandboxes keep a workload from, and what its ledgers say.
+//!
+//! Every test runs the binary in a world of its own ([`world::World`]) and judges by effect. A test whose host lacks
+//! something prints `SKIPPED: <test>: <reason>` on stderr. All of it holds as root and as an ordinary user.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "everything here is a test; clippy knows only functions that are marked so"
+)]
+
+mod cli;
+mod evidence;
+mod faults;
+mod filesystem;
+mod host_files;
+mod identity;
+mod network;
+mod order;
+mod probe;
+mod process;
+mod protect;
+mod records;
+mod release;
+mod signals;
+mod streams;
+mod syscalls;
+mod terminal;
+mod world;

@@ -1,0 +1,180 @@
+//! Signals to the runner reach the workload, and exit statuses say how it ended: DESIGN.md §6.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::Child;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::world::{Ran, World, ready};
+
+/// A workload that has said `ready`.
+struct Ready {
+    child: Child,
+    out: BufReader<std::process::ChildStdout>,
+}
+
+impl Ready {
+    fn start(world: &World, script: &str) -> Self {
+        let mut command = world.exec_command("", &["sh", "-c", script]);
+        let mut child = command.spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Self { child, out }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        line
+    }
+
+    fn end(mut self) -> Ran {
+        let mut rest = String::new();
+        self.out.read_to_string(&mut rest).unwrap();
+        let mut ran = Ran::of(self.child.wait_with_output().unwrap());
+        ran.out = rest;
+        ran
+    }
+}
+
+/// The shell's own wait is what a signal interrupts; `sleep` ends with the workload.
+const WAIT: &str = "echo ready; sleep 600 & while :; do wait; done";
+
+#[test]
+fn signals_are_passed_on() {
+    for (name, signal) in [
+        ("TERM", Signal::SIGTERM),
+        ("INT", Signal::SIGINT),
+        ("HUP", Signal::SIGHUP),
+        ("USR1", Signal::SIGUSR1),
+        ("USR2", Signal::SIGUSR2),
+    ] {
+        let world = ready!();
+        let ready = Ready::start(
+            &world,
+            &format!("trap 'echo got {name}; exit 7' {name}; {WAIT}"),
+        );
+        ready.signal(signal);
+        let ran = ready.end().ended(7);
+        assert_eq!(ran.out, format!("got {name}\n"));
+        assert_eq!(world.last().execution.verdict.as_str(), "failed");
+    }
+}
+
+#[test]
+fn a_signal_that_nobody_handles_ends_the_workload_and_shows_in_the_status() {
+    let world = ready!();
+    let ready = Ready::start(&world, "echo ready; exec sleep 600");
+    ready.signal(Signal::SIGTERM);
+    ready.end().ended(128 + 15);
+    let result = world.last().execution.result;
+    assert_eq!(result.signal, Some(15));
+}
+
+#[test]
+fn a_second_interrupt_kills_what_ignores_the_first() {
+    let world = ready!();
+    let script = format!("trap 'echo not yet' INT; trap '' TERM; {WAIT}");
+    let mut ready = Ready::start(&world, &script);
+    ready.signal(Signal::SIGINT);
+    assert_eq!(ready.line(), "not yet\n");
+    ready.signal(Signal::SIGINT);
+    ready.end().ended(128 + 2);
+    assert_eq!(world.last().execution.verdict.as_str(), "interrupted");
+}
+
+#[test]
+fn exit_statuses_are_the_workloads_own() {
+    let world = ready!();
+    for status in [0, 1, 2, 77, 124, 125, 126, 127, 128, 255] {
+        world.sh("-q", &format!("exit {status}"), &[]).ended(status);
+        let result = world.last().execution.result;
+        assert_eq!(result.exit_code.map(i32::from), Some(status));
+    }
+    for (name, number) in [("KILL", 9), ("SEGV", 11), ("ABRT", 6), ("USR1", 10)] {
+        world
+            .sh("-q", &format!("kill -{name} $$; sleep 600"), &[])
+            .ended(128 + number);
+        let run = world.last();
+        assert_eq!(run.execution.result.signal.map(i32::from), Some(number));
+        assert_eq!(run.execution.verdict.as_str(), "failed");
+    }
+}
+
+#[test]
+fn a_program_is_looked_up_inside() {
+    let world = ready!();
+    let folder = world.folder("tools");
+    let tool = world.file("tools/tool-of-the-host", "#!/bin/sh\necho ran\n");
+    let plain = world.file("tools/plain", "#!/bin/sh\n");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode;
+    std::fs::set_permissions(&tool, mode(0o755)).unwrap();
+    std::fs::set_permissions(&plain, mode(0o644)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", folder.display());
+    let shown = format!("--read {}", folder.display());
+    let world = world.with("PATH", &path);
+
+    // Outside only: 127, and which --read would show it.
+    let ran = world.exec("", &["tool-of-the-host"]).ended(127);
+    assert!(
+        ran.err.contains(&format!("{shown} would show it")),
+        "{}",
+        ran.err
+    );
+    let ran = world.exec("", &[tool.as_os_str()]).ended(127);
+    assert!(
+        ran.err.contains(&format!("{shown} would show it")),
+        "{}",
+        ran.err
+    );
+    assert_eq!(world.last().execution.verdict.as_str(), "not-executed");
+    // The caller's PATH is not the workload's.
+    world.exec(&shown, &["tool-of-the-host"]).ended(127);
+    let ran = world.exec(&format!("{shown} --env PATH={path}"), &["tool-of-the-host"]);
+    assert_eq!(ran.ended(0).out, "ran\n");
+
+    let ran = world.exec(&shown, &[plain.as_os_str()]).ended(127);
+    assert!(
+        ran.err.contains("not executable") && ran.err.contains("EACCES"),
+        "{}",
+        ran.err
+    );
+    // A file that the kernel does not take for a program.
+    let broken = world.file("tools/broken", "\0\0\0\0");
+    std::fs::set_permissions(&broken, mode(0o755)).unwrap();
+    let ran = world.exec(&shown, &[broken.as_os_str()]).ended(127);
+    assert!(ran.err.contains("ENOEXEC"), "{}", ran.err);
+    world.exec(&shown, &[folder.as_os_str()]).ended(127);
+    world.exec("", &["no-such-program"]).ended(127);
+    world.exec("", &[""]).ended(127);
+    for run in world.evidence().runs() {
+        let refused = run.execution.verdict.as_str() == "not-executed";
+        assert_eq!(refused, run.execution.result.reason.is_some());
+    }
+}
+
+#[test]
+fn a_folder_to_start_in_must_be_there_inside() {
+    let world = ready!();
+    let folder = world.folder("in");
+    let flags = format!("--read {}", folder.display());
+    let inside = format!("{flags} -C {}", folder.display());
+    assert_eq!(
+        world.exec(&inside, &["pwd"]).ended(0).out,
+        format!("{}\n", folder.display())
+    );
+    let ran = world.exec("-C /no/such/folder", &["pwd"]).ended(125);
+    assert!(ran.err.contains("/no/such/folder"), "{}", ran.err);
+    // The caller's own folder, where it is shown.
+    let work = world.path("home/work");
+    let ran = world.exec(&format!("--read {}", work.display()), &["pwd"]);
+    assert_eq!(ran.ended(0).out, format!("{}\n", work.display()));
+    assert_eq!(world.exec("", &["pwd"]).ended(0).out, "/workspace\n");
+}

@@ -1,0 +1,357 @@
+//! A home, a ledger and a working folder for one test, and runs of the program in them with a scrubbed environment.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::evidence::{Evidence, Run, evidence};
+
+/// Controls that the embedded runtime can declare under [`World::policy`].
+pub(crate) const SUPPORTED: [&str; 14] = [
+    "network",
+    "filesystem",
+    "process",
+    "environment",
+    "privilege",
+    "syscalls",
+    "timeout",
+    "output",
+    "devices",
+    "user",
+    "ipc",
+    "descriptors",
+    "terminal",
+    "files",
+];
+/// How long anything may take that must happen soon.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Says that a test could not run here.
+pub(crate) fn skip(test: &str, reason: impl Display) {
+    eprintln!("SKIPPED: {test}: {reason}");
+}
+
+pub(crate) fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// Waits until something holds.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "did not happen: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Finds a program of the host.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    path.split(':')
+        .map(|folder| Path::new(folder).join(name))
+        .find(|path| path.is_file())
+}
+
+/// Everything that a run sees of its caller.
+pub(crate) struct World {
+    base: tempfile::TempDir,
+    runner: PathBuf,
+    before: Vec<OsString>,
+    variables: Vec<(OsString, OsString)>,
+}
+
+/// A world in which sandboxes can be built; where the host makes none, says so and returns from the test.
+macro_rules! ready {
+    () => {{
+        fn here() {}
+        let test = std::any::type_name_of_val(&here).trim_end_matches("::here");
+        if let Some(reason) = $crate::world::no_sandbox() {
+            return $crate::world::skip(test, reason);
+        }
+        $crate::world::World::new()
+    }};
+}
+pub(crate) use ready;
+
+/// Why this host builds no sandbox, as `runner doctor` found by trying.
+pub(crate) fn no_sandbox() -> Option<&'static str> {
+    static FOUND: OnceLock<Option<String>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| {
+        let found = World::new().run("--json doctor").json();
+        let lacking = found["capabilities"].as_array().unwrap().iter();
+        let lacking = lacking.filter(|one| one["works"] == false);
+        let list: Vec<String> = lacking
+            .map(|one| format!("{}: {}", one["name"], one["error"]))
+            .collect();
+        (found["ready"] != true).then(|| list.join(", "))
+    });
+    found.as_deref()
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let base = tempfile::tempdir().unwrap();
+        for folder in ["home/work", "state", "data"] {
+            std::fs::create_dir_all(base.path().join(folder)).unwrap();
+        }
+        Self {
+            base,
+            runner: env!("CARGO_BIN_EXE_runner").into(),
+            before: Vec::new(),
+            variables: Vec::new(),
+        }
+    }
+
+    /// A world whose caller is an ordinary user with these supplementary groups; `None` where that cannot be had.
+    pub(crate) fn of_user(test: &str, groups: &[u32]) -> Option<Self> {
+        const ID: u32 = 61_234;
+        let mut world = Self::new();
+        if !is_root() {
+            if groups.is_empty() {
+                return Some(world);
+            }
+            skip(test, "only root can give a process supplementary groups");
+            return None;
+        }
+        let Some(setpriv) = program("setpriv") else {
+            skip(test, "no setpriv (util-linux)");
+            return None;
+        };
+        // The user may not reach the build folder.
+        let copy = world.path("runner");
+        std::fs::hard_link(&world.runner, &copy)
+            .or_else(|_| std::fs::copy(&world.runner, &copy).map(drop))
+            .unwrap();
+        world.runner = copy;
+        for path in ["", "home", "home/work", "state", "data"] {
+            std::os::unix::fs::chown(world.path(path), Some(ID), Some(ID)).unwrap();
+        }
+        let groups = if groups.is_empty() {
+            "--clear-groups".to_owned()
+        } else {
+            let list: Vec<String> = groups.iter().map(ToString::to_string).collect();
+            format!("--groups={}", list.join(","))
+        };
+        world.before = [
+            setpriv.into(),
+            format!("--reuid={ID}").into(),
+            format!("--regid={ID}").into(),
+            groups.into(),
+            "--inh-caps=-all".into(),
+            "--".into(),
+        ]
+        .to_vec();
+        Some(world)
+    }
+
+    /// Gives every run from now on a supplementary group; `false` where that cannot be had.
+    pub(crate) fn in_a_group(&mut self) -> bool {
+        let Some(setpriv) = program("setpriv").filter(|_| is_root()) else {
+            return false;
+        };
+        self.before = vec![setpriv.into(), "--groups=61300".into(), "--".into()];
+        true
+    }
+
+    /// Runs everything from now on in a mount namespace in which `script` has mounted things; says why not when
+    /// this host makes none. `$1` is this world's folder.
+    pub(crate) fn mounted(&mut self, script: &str) -> Result<(), String> {
+        let unshare = program("unshare").ok_or("no unshare (util-linux)")?;
+        let mut before: Vec<OsString> = vec![unshare.into()];
+        if !is_root() {
+            before.extend(["--user", "--map-current-user", "--keep-caps"].map(OsString::from));
+        }
+        before.extend(["--mount", "--propagation", "private", "sh", "-ec"].map(OsString::from));
+        before.push(format!("{script}\nshift; exec \"$@\"").into());
+        before.extend(["sh".into(), self.base.path().into()]);
+        let tried = Command::new(&before[0])
+            .args(&before[1..])
+            .arg("true")
+            .output()
+            .map_err(|error| error.to_string())?;
+        if !tried.status.success() {
+            return Err(String::from_utf8_lossy(&tried.stderr).trim().to_owned());
+        }
+        self.before = before;
+        Ok(())
+    }
+
+    pub(crate) fn with(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.variables.push((name.into(), value.as_ref().into()));
+        self
+    }
+
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.base.path().join(name)
+    }
+
+    /// Makes a folder.
+    pub(crate) fn folder(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    /// Makes a file.
+    pub(crate) fn file(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    pub(crate) fn ledger(&self) -> PathBuf {
+        self.path("state/containment-ledger/default")
+    }
+
+    pub(crate) fn keys(&self) -> PathBuf {
+        self.path("data/containment-ledger/keys")
+    }
+
+    /// A strict policy file that requires all [`SUPPORTED`] controls, changed by `change`.
+    pub(crate) fn policy(&self, change: impl FnOnce(&mut serde_json::Value)) -> PathBuf {
+        let mut policy = json!({
+            "id": "test",
+            "enforcement": { "mode": "strict", "requiredControls": SUPPORTED, "wantedControls": [] },
+            "filesystem": { "maxWorkspaceMb": 64 },
+            "network": { "mode": "none" },
+            "resources": { "timeoutMs": 120_000, "openFiles": 128, "outputBytes": 1_048_576 },
+            "process": { "environment": { "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp" } },
+            "syscalls": { "profile": "default", "deny": ["getcpu"] },
+        });
+        change(&mut policy);
+        self.file("policy.json", &policy.to_string())
+    }
+
+    /// The program with these arguments, everything about it set but its streams.
+    pub(crate) fn command<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(
+        &self,
+        arguments: I,
+    ) -> Command {
+        let mut command = match self.before.split_first() {
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(&self.runner);
+                command
+            }
+            None => Command::new(&self.runner),
+        };
+        command
+            .args(arguments)
+            .env_clear()
+            .env(
+                "PATH",
+                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            )
+            .env("HOME", self.path("home"))
+            .env("XDG_STATE_HOME", self.path("state"))
+            .env("XDG_DATA_HOME", self.path("data"))
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .current_dir(self.path("home/work"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs the program with arguments that stand in one text, separated by spaces.
+    pub(crate) fn run(&self, arguments: &str) -> Ran {
+        Ran::of(self.command(arguments.split_whitespace()).output().unwrap())
+    }
+
+    /// `runner exec` as a command: flags separated by spaces, then the program and its arguments.
+    pub(crate) fn exec_command<S: AsRef<OsStr>>(&self, flags: &str, workload: &[S]) -> Command {
+        let mut command = self.command(["exec"]);
+        command
+            .args(flags.split_whitespace())
+            .arg("--")
+            .args(workload);
+        command
+    }
+
+    /// `runner exec` to its end.
+    pub(crate) fn exec<S: AsRef<OsStr>>(&self, flags: &str, workload: &[S]) -> Ran {
+        Ran::of(self.exec_command(flags, workload).output().unwrap())
+    }
+
+    /// `runner exec` of a shell script, whose arguments are `$1`, `$2`, …
+    pub(crate) fn sh(&self, flags: &str, script: &str, arguments: &[&Path]) -> Ran {
+        let mut workload: Vec<&OsStr> =
+            vec!["sh".as_ref(), "-c".as_ref(), script.as_ref(), "sh".as_ref()];
+        workload.extend(arguments.iter().map(|path| path.as_os_str()));
+        self.exec(flags, &workload)
+    }
+
+    /// Reads the ledger; fails when the walk finds anything wrong with it.
+    pub(crate) fn evidence(&self) -> Evidence {
+        evidence(&self.ledger())
+    }
+
+    /// The newest run.
+    pub(crate) fn last(&self) -> Run {
+        self.evidence().runs().pop().expect("no run is recorded")
+    }
+
+    /// All bytes of all files of the ledger.
+    pub(crate) fn ledger_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        read_all(&self.ledger(), &mut bytes);
+        assert!(!bytes.is_empty());
+        bytes
+    }
+}
+
+fn read_all(folder: &Path, bytes: &mut Vec<u8>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read_all(&path, bytes);
+        } else {
+            bytes.extend(std::fs::read(&path).unwrap());
+        }
+    }
+}
+
+pub(crate) fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes
+        .windows(text.len())
+        .any(|window| window == text.as_bytes())
+}
+
+/// What a run of the program came to.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) err: String,
+}
+
+impl Ran {
+    pub(crate) fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            bytes: output.stdout,
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Fails unless it ended with this exit status.
+    #[track_caller]
+    pub(crate) fn ended(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    /// The JSON document on stdout.
+    #[track_caller]
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
+    }
+}
