@@ -47,7 +47,7 @@ controls! {
     Output "output" "Output past a cap is cut and flagged; the runner's memory stays flat.",
     Devices "devices" "No device node but the listed harmless ones is reachable.",
     User "user" "The workload has neither root's nor the caller's identity beyond what the policy says.",
-    Ipc "ipc" "The workload shares no IPC object or host socket with processes outside.",
+    Ipc "ipc" "The workload shares no IPC object or socket with processes outside, but what lies in folders that the policy shows.",
     Descriptors "descriptors" "The workload holds no descriptor but its standard streams.",
     Terminal "terminal" "The workload never holds the caller's terminal.",
     Files "files" "The number of open files per process stays below a limit.",

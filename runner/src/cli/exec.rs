@@ -1,7 +1,7 @@
 //! `runner exec`: run a workload in a sandbox and record it.
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
@@ -12,6 +12,7 @@ use ledger::facts::policy::{
     Policy, ReadPolicyError, UnknownPolicy, units,
 };
 
+use super::events::Events;
 use super::{FAILED, Global, ledger as ledgers, report};
 use crate::plan::{Input, Job, Runtime, Secret};
 use crate::run::{Event, Finished, Observer, Request, Stdin, execute};
@@ -300,7 +301,10 @@ fn bind(text: &str) -> Result<Bind, String> {
 pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
     match prepare_and_run(global, &args) {
         Ok(code) => code,
-        Err(Failure::Exec(error)) => fail(error),
+        Err(Failure::Exec(error)) => {
+            report::exec_error(error);
+            FAILED
+        }
         Err(Failure::Ledger(error)) => fail(error),
         Err(Failure::Run(error)) => fail(error),
         Err(Failure::Host(error)) => fail(error),
@@ -372,7 +376,7 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
 }
 
 /// The workload's own status, or the runner's word for what happened instead.
-fn status(finished: &Finished) -> u8 {
+pub(super) fn status(finished: &Finished) -> u8 {
     let result = &finished.body.result;
     match result.outcome {
         Outcome::Exited => result.exit_code.unwrap_or(FAILED),
@@ -459,7 +463,7 @@ fn show_how(command: &[OsString]) -> String {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path)
             .map(|folder| folder.join(name))
-            .find(|path| path.is_file())
+            .find(|path| is_program(path))
     };
     found.map_or_else(String::new, |path| {
         let folder = path.parent().unwrap_or(Path::new("/")).display();
@@ -468,6 +472,12 @@ fn show_how(command: &[OsString]) -> String {
             path.display()
         )
     })
+}
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(path)
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 /// Tells people and programs what happens.
@@ -489,82 +499,4 @@ impl Observer for Watcher<'_> {
             Event::Remark(_) | Event::Started { .. } | Event::Ended { .. } => {}
         }
     }
-}
-
-/// JSON lines about a run. An event that cannot be written is said once; the run goes on.
-struct Events {
-    to: std::fs::File,
-    name: String,
-    failed: bool,
-}
-
-impl Events {
-    fn open(to: &str) -> Result<Self, ExecError> {
-        let failed = |source| ExecError::Events {
-            to: to.to_owned(),
-            source,
-        };
-        let file = match to.parse::<i32>() {
-            Ok(number) => open_descriptor(number).map_err(failed)?,
-            Err(_) => std::fs::OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(to)
-                .map_err(failed)?,
-        };
-        Ok(Self {
-            to: file,
-            name: to.to_owned(),
-            failed: false,
-        })
-    }
-
-    fn write(&mut self, event: &Event<'_>) {
-        let line = match event {
-            Event::Started {
-                run,
-                start,
-                controls,
-            } => serde_json::json!({
-                "event": "started", "run": run, "sequence": start.sequence, "hash": start.hash, "controls": controls,
-            }),
-            Event::Remark(text) => serde_json::json!({ "event": "remark", "text": text }),
-            Event::Cut(stream) => {
-                serde_json::json!({ "event": "output-cut", "stream": stream.as_str() })
-            }
-            // Written once the exit status is decided.
-            Event::Ended { .. } => return,
-        };
-        self.line(&line);
-    }
-
-    fn end(&mut self, finished: &Finished) {
-        let result = &finished.body.result;
-        self.line(&serde_json::json!({
-            "event": "ended",
-            "start": finished.start.sequence,
-            "sequence": finished.end.sequence,
-            "hash": finished.end.hash,
-            "outcome": result.outcome,
-            "reason": result.reason,
-            "exitCode": result.exit_code,
-            "signal": result.signal,
-            "verdict": finished.body.verdict,
-            "status": status(finished),
-        }));
-    }
-
-    fn line(&mut self, value: &serde_json::Value) {
-        if let Err(error) = writeln!(self.to, "{value}")
-            && !self.failed
-        {
-            self.failed = true;
-            report::warning_line(&format!("cannot write events to {}: {error}", self.name));
-        }
-    }
-}
-
-fn open_descriptor(number: i32) -> io::Result<std::fs::File> {
-    let owned = crate::sys::descriptor::take_planted(number)?;
-    Ok(std::fs::File::from(owned))
 }

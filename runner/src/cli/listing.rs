@@ -65,7 +65,7 @@ fn list(global: &Global) -> u8 {
         match entry.policy() {
             Ok(policy) => rows.push(policy),
             Err(error) => {
-                report::diagnostic(error);
+                report::policy_error(error);
                 return FAILED;
             }
         }

@@ -5,6 +5,7 @@
 mod close;
 mod completions;
 mod doctor;
+mod events;
 mod exec;
 mod key;
 mod ledger;

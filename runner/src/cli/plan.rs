@@ -16,7 +16,7 @@ pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
     let (policy, runtime, job) = match compiled {
         Ok(parts) => parts,
         Err(error) => {
-            report::diagnostic(error);
+            report::exec_error(error);
             return usage;
         }
     };

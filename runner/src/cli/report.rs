@@ -3,7 +3,10 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ledger::facts::policy::ReadPolicyError;
+
 use super::ColorChoice;
+use super::exec::ExecError;
 
 static COLOR: AtomicBool = AtomicBool::new(false);
 
@@ -63,6 +66,21 @@ fn line(text: &str) {
 /// An error with its code, causes, place and help.
 pub(super) fn diagnostic(error: impl miette::Diagnostic + Send + Sync + 'static) {
     line(&format!("{:?}", miette::Report::new(error)));
+}
+
+/// Every mistake of a policy, each with its place in the document.
+pub(super) fn policy_error(error: ReadPolicyError) {
+    for problem in error.into_problems() {
+        diagnostic(problem);
+    }
+}
+
+/// Why a command line cannot be carried out.
+pub(super) fn exec_error(error: ExecError) {
+    match error {
+        ExecError::Policy(error) => policy_error(error),
+        other => diagnostic(other),
+    }
 }
 
 /// Writes machine output; `false` when stdout is closed.

@@ -70,7 +70,7 @@ fn check(name: &str, text: &[u8], _global: &Global) -> bool {
     match Policy::parse(name, text) {
         Ok(_) => true,
         Err(error) => {
-            report::diagnostic(error);
+            report::policy_error(error);
             false
         }
     }

@@ -20,6 +20,8 @@ pub struct LandlockSpec {
     pub writable: Vec<String>,
     /// Deny TCP as well.
     pub deny_tcp: bool,
+    /// Fail unless abstract unix sockets and signals stay inside (ABI 6): nothing else keeps them there.
+    pub must_scope: bool,
 }
 
 /// Restricts this thread and what it executes; says which parts the kernel enforces.
@@ -49,7 +51,13 @@ fn build(spec: &LandlockSpec) -> Result<bool, landlock::RulesetError> {
         .handle_access(AccessFs::from_all(ABI::V2))?
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(abi))?
-        .scope(Scope::from_all(abi))?;
+        .set_compatibility(if spec.must_scope {
+            CompatLevel::HardRequirement
+        } else {
+            CompatLevel::BestEffort
+        })
+        .scope(Scope::from_all(abi))?
+        .set_compatibility(CompatLevel::BestEffort);
     if spec.deny_tcp {
         ruleset = ruleset.handle_access(AccessNet::from_all(abi))?;
     }

@@ -58,9 +58,11 @@ pub(super) fn answer(control: Control, policy: &Policy, job: &Job) -> Answer {
         Control::Devices => intends("minimal /dev, nodev mounts"),
         Control::User if job.as_root => cannot(Reason::RUNS_AS_ROOT),
         Control::User => answer_user(policy),
-        Control::Ipc if policy.network.mode == NetworkMode::Unrestricted => {
-            cannot(Reason::ABSTRACT_SOCKETS_SHARED)
-        }
+        Control::Ipc if policy.network.mode == NetworkMode::Unrestricted => match policy.nesting {
+            // Abstract sockets belong to the network namespace, which is the host's.
+            Nesting::Deny => intends("ipc-namespace, landlock scope, own root"),
+            Nesting::Allow => cannot(Reason::ABSTRACT_SOCKETS_SHARED),
+        },
         Control::Ipc => intends("ipc-namespace, network-namespace, own root"),
         Control::Descriptors => intends("close_range"),
         Control::Terminal => intends(if job.terminal {

@@ -1,7 +1,7 @@
 //! From what became of each mechanism to what is declared.
 
 use ledger::facts::control::Control;
-use ledger::facts::policy::Nesting;
+use ledger::facts::policy::{Nesting, NetworkMode};
 
 use super::namespaces::OPTIONAL;
 use crate::init::wire::Spec;
@@ -109,6 +109,9 @@ fn mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
                 needed.push("idmap");
             }
             needed
+        }
+        Control::Ipc if plan.policy.network.mode == NetworkMode::Unrestricted => {
+            vec!["namespace-ipc", "landlock", "namespace-mount", "pivot-root"]
         }
         Control::Ipc => vec![
             "namespace-ipc",

@@ -246,6 +246,7 @@ fn landlock(plan: &Plan) -> LandlockSpec {
     LandlockSpec {
         writable,
         deny_tcp: plan.policy.network.mode == NetworkMode::None,
+        must_scope: plan.policy.network.mode == NetworkMode::Unrestricted,
     }
 }
 

@@ -1,0 +1,85 @@
+//! `--events`: JSON lines about a run, for programs that must not mistake a workload's status for the runner's.
+
+use std::io::{self, Write as _};
+
+use super::exec::{ExecError, status};
+use super::report;
+use crate::run::{Event, Finished};
+
+/// JSON lines about a run. An event that cannot be written is said once; the run goes on.
+pub(super) struct Events {
+    to: std::fs::File,
+    name: String,
+    failed: bool,
+}
+
+impl Events {
+    pub(super) fn open(to: &str) -> Result<Self, ExecError> {
+        let failed = |source| ExecError::Events {
+            to: to.to_owned(),
+            source,
+        };
+        let file = match to.parse::<i32>() {
+            Ok(number) => open_descriptor(number).map_err(failed)?,
+            Err(_) => std::fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(to)
+                .map_err(failed)?,
+        };
+        Ok(Self {
+            to: file,
+            name: to.to_owned(),
+            failed: false,
+        })
+    }
+
+    pub(super) fn write(&mut self, event: &Event<'_>) {
+        let line = match event {
+            Event::Started {
+                run,
+                start,
+                controls,
+            } => serde_json::json!({
+                "event": "started", "run": run, "sequence": start.sequence, "hash": start.hash, "controls": controls,
+            }),
+            Event::Remark(text) => serde_json::json!({ "event": "remark", "text": text }),
+            Event::Cut(stream) => {
+                serde_json::json!({ "event": "output-cut", "stream": stream.as_str() })
+            }
+            // Written once the exit status is decided.
+            Event::Ended { .. } => return,
+        };
+        self.line(&line);
+    }
+
+    pub(super) fn end(&mut self, finished: &Finished) {
+        let result = &finished.body.result;
+        self.line(&serde_json::json!({
+            "event": "ended",
+            "start": finished.start.sequence,
+            "sequence": finished.end.sequence,
+            "hash": finished.end.hash,
+            "outcome": result.outcome,
+            "reason": result.reason,
+            "exitCode": result.exit_code,
+            "signal": result.signal,
+            "verdict": finished.body.verdict,
+            "status": status(finished),
+        }));
+    }
+
+    fn line(&mut self, value: &serde_json::Value) {
+        if let Err(error) = writeln!(self.to, "{value}")
+            && !self.failed
+        {
+            self.failed = true;
+            report::warning_line(&format!("cannot write events to {}: {error}", self.name));
+        }
+    }
+}
+
+fn open_descriptor(number: i32) -> io::Result<std::fs::File> {
+    let owned = crate::sys::descriptor::take_planted(number)?;
+    Ok(std::fs::File::from(owned))
+}
