@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString, OsStr};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::mount::MsFlags;
@@ -496,20 +496,17 @@ fn attach(root: &OwnedFd, path: &Path, mounted: &OwnedFd, is_folder: bool) -> io
 
 /// The folder at `path` in the new root, made with its parents where it is missing.
 fn folder(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
-    let mut made = PathBuf::from("/");
-    for component in path.components() {
-        let Component::Normal(name) = component else {
-            continue;
-        };
-        let parent = made.clone();
-        made.push(name);
-        if open_inside(root.as_fd(), &made, OFlag::O_PATH | OFlag::O_DIRECTORY).is_ok() {
-            continue;
-        }
-        let parent = open_inside(root.as_fd(), &parent, OFlag::O_PATH | OFlag::O_DIRECTORY)?;
-        mkdirat(&parent, name, Mode::from_bits_truncate(0o755))?;
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
+    match open_inside(root.as_fd(), path, flags) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        found => return found,
     }
-    open_inside(root.as_fd(), path, OFlag::O_PATH | OFlag::O_DIRECTORY)
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    };
+    let parent = folder(root, above)?;
+    mkdirat(&parent, name, Mode::from_bits_truncate(0o755))?;
+    open_inside(root.as_fd(), path, flags)
 }
 
 /// The file at `path` in the new root, made empty where it is missing.

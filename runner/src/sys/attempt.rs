@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use super::check;
+use super::clone::clone3;
 use super::process::{self, Ended};
 
 /// What the child tries.
@@ -36,25 +37,14 @@ pub fn attempt(
 ) -> io::Result<()> {
     let (wait, go) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
     let mut pidfd: RawFd = -1;
-    // SAFETY: an all-zero clone_args is valid: no stack, no thread-local storage.
-    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
-    args.flags = (namespaces | libc::CLONE_PIDFD) as u64;
-    args.pidfd = (&raw mut pidfd) as u64;
-    args.exit_signal = libc::SIGCHLD as u64;
-    // SAFETY: without CLONE_VM this is fork; the child branch only makes raw system calls and never returns.
-    let pid = check(unsafe {
-        libc::syscall(
-            libc::SYS_clone3,
-            &raw mut args,
-            size_of::<libc::clone_args>(),
-        )
-    })?;
+    // The child branch only makes raw system calls and never returns.
+    let pid = clone3(namespaces, &mut pidfd)?;
     if pid == 0 {
         child(what, wait.as_raw_fd(), go.as_raw_fd());
     }
     // SAFETY: clone3 stored a new descriptor of ours.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    let prepared = prepare(pid as libc::pid_t).and_then(|()| Ok(nix::unistd::write(&go, &[1])?));
+    let prepared = prepare(pid).and_then(|()| Ok(nix::unistd::write(&go, &[1])?));
     drop(go);
     let ended = process::wait(&pidfd);
     prepared?;

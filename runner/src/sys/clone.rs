@@ -101,7 +101,8 @@ impl std::fmt::Display for Stage {
 /// First four bytes of a child's message that it failed before exec: a length that no frame has.
 pub const FAILURE_MARK: u32 = u32::MAX;
 
-fn clone3(flags: libc::c_int, pidfd: &mut RawFd) -> io::Result<libc::pid_t> {
+/// Forks into new namespaces: 0 in the child, which must only make raw system calls and never return.
+pub(super) fn clone3(flags: libc::c_int, pidfd: &mut RawFd) -> io::Result<libc::pid_t> {
     // SAFETY: an all-zero clone_args is valid: no stack, no thread-local storage.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
     args.flags = (flags | libc::CLONE_PIDFD) as u64;
