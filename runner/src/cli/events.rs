@@ -2,9 +2,17 @@
 
 use std::io::{self, Write as _};
 
-use super::exec::{ExecError, status};
 use super::report;
+use super::status::status;
 use crate::run::{Event, Finished};
+
+/// Events cannot be written there.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write events to {to}")]
+pub(super) struct OpenEventsError {
+    to: String,
+    source: io::Error,
+}
 
 /// JSON lines about a run. An event that cannot be written is said once; the run goes on.
 pub(super) struct Events {
@@ -14,8 +22,8 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn open(to: &str) -> Result<Self, ExecError> {
-        let failed = |source| ExecError::Events {
+    pub(super) fn open(to: &str) -> Result<Self, OpenEventsError> {
+        let failed = |source| OpenEventsError {
             to: to.to_owned(),
             source,
         };

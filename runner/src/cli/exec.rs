@@ -12,17 +12,11 @@ use ledger::facts::policy::{
     Policy, ReadPolicyError, UnknownPolicy, units,
 };
 
-use super::events::Events;
+use super::events::{Events, OpenEventsError};
+use super::status::status;
 use super::{FAILED, Global, ledger as ledgers, report};
 use crate::plan::{Input, Job, Runtime, Secret};
 use crate::run::{Event, Finished, Observer, Request, Stdin, execute};
-
-/// Deadline.
-const TIMEOUT: u8 = 124;
-/// Refused: a requested control is not available.
-pub(super) const REFUSED: u8 = 126;
-/// Not found, or not executable.
-const NOT_FOUND: u8 = 127;
 
 /// What `exec` and `plan` take.
 #[derive(Debug, Args)]
@@ -147,14 +141,9 @@ pub(super) enum ExecError {
     #[diagnostic(code(runner::exec::runtime), help("`runner runtimes` lists them"))]
     Runtime(String),
     /// The events cannot be written.
-    #[error("cannot write events to {to}")]
+    #[error(transparent)]
     #[diagnostic(code(runner::exec::events))]
-    Events {
-        /// Where.
-        to: String,
-        /// Why.
-        source: io::Error,
-    },
+    Events(#[from] OpenEventsError),
 }
 
 impl ExecArgs {
@@ -302,7 +291,7 @@ pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
     match prepare_and_run(global, &args) {
         Ok(code) => code,
         Err(Failure::Exec(error)) => {
-            report::exec_error(error);
+            say(error);
             FAILED
         }
         Err(Failure::Ledger(error)) => fail(error),
@@ -316,6 +305,14 @@ pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
             report::error_line(&error.to_string());
             FAILED
         }
+    }
+}
+
+/// Says why a command line cannot be carried out, a policy's mistakes one by one.
+pub(super) fn say(error: ExecError) {
+    match error {
+        ExecError::Policy(error) => report::policy_error(error),
+        other => report::diagnostic(other),
     }
 }
 
@@ -343,7 +340,7 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
         .as_deref()
         .map(Events::open)
         .transpose()
-        .map_err(Failure::Exec)?;
+        .map_err(|error| Failure::Exec(error.into()))?;
     let (mut store, stamp) =
         ledgers::open(global, true, args.accept_rollback).map_err(Failure::Ledger)?;
     let host = crate::host::gather(store.newest_host().map_err(Failure::File)?.as_ref())
@@ -373,27 +370,6 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
     }
     tell(global, args, &finished, store.root());
     Ok(status(&finished))
-}
-
-/// The workload's own status, or the runner's word for what happened instead.
-pub(super) fn status(finished: &Finished) -> u8 {
-    let result = &finished.body.result;
-    match result.outcome {
-        Outcome::Exited => result.exit_code.unwrap_or(FAILED),
-        Outcome::Signaled => result.signal.map_or(FAILED, |signal| 128 + signal),
-        Outcome::Timeout => TIMEOUT,
-        Outcome::Interrupted => {
-            let signal = finished
-                .ended_by
-                .and_then(|signal| u8::try_from(signal).ok());
-            signal.map_or(FAILED, |signal| 128 + signal)
-        }
-        Outcome::NotExecuted => match result.reason {
-            Some(NotExecuted::Refused) => REFUSED,
-            Some(NotExecuted::NotFound | NotExecuted::NotExecutable) => NOT_FOUND,
-            Some(NotExecuted::LaunchFailed) | None => FAILED,
-        },
-    }
 }
 
 fn tell(global: &Global, args: &ExecArgs, finished: &Finished, folder: &Path) {

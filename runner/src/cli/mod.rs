@@ -13,6 +13,7 @@ mod listing;
 mod note;
 mod plan;
 mod report;
+mod status;
 mod validate;
 
 use std::ffi::OsString;

@@ -3,7 +3,8 @@
 use ledger::facts::control::Control;
 use ledger::facts::policy::Mode;
 
-use super::exec::{ExecArgs, REFUSED};
+use super::exec::{self, ExecArgs};
+use super::status::REFUSED;
 use super::{FAILED, Global, USAGE, ledger as ledgers, report};
 use crate::plan::{self, Plan, Runtime, Shape};
 
@@ -16,7 +17,7 @@ pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
     let (policy, runtime, job) = match compiled {
         Ok(parts) => parts,
         Err(error) => {
-            report::exec_error(error);
+            exec::say(error);
             return usage;
         }
     };

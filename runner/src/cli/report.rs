@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ledger::facts::policy::ReadPolicyError;
 
 use super::ColorChoice;
-use super::exec::ExecError;
 
 static COLOR: AtomicBool = AtomicBool::new(false);
 
@@ -72,14 +71,6 @@ pub(super) fn diagnostic(error: impl miette::Diagnostic + Send + Sync + 'static)
 pub(super) fn policy_error(error: ReadPolicyError) {
     for problem in error.into_problems() {
         diagnostic(problem);
-    }
-}
-
-/// Why a command line cannot be carried out.
-pub(super) fn exec_error(error: ExecError) {
-    match error {
-        ExecError::Policy(error) => policy_error(error),
-        other => diagnostic(other),
     }
 }
 
