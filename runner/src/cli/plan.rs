@@ -31,7 +31,7 @@ pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
     if global.is_json() {
         print_json(&plan, runtime.as_ref());
     } else {
-        print_text(&plan, runtime.as_ref());
+        print_text(&plan, runtime.as_ref(), args.runtime == "auto");
     }
     if plan.is_refused() { REFUSED } else { 0 }
 }
@@ -80,9 +80,14 @@ fn print_json(plan: &Plan, runtime: &dyn Runtime) {
     }));
 }
 
-fn print_text(plan: &Plan, runtime: &dyn Runtime) {
+fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: bool) {
+    let why = match (chosen, plan.is_refused()) {
+        (false, _) => "",
+        (true, false) => " (auto: it can do all that is requested)",
+        (true, true) => " (auto: no runtime of this version can do all that is requested)",
+    };
     let mut text = format!(
-        "policy {} ({}), runtime {}\n\n",
+        "policy {} ({}), runtime {}{why}\n\n",
         plan.policy.id,
         plan.policy.enforcement.mode,
         runtime.id()
