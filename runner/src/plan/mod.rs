@@ -2,15 +2,17 @@
 //!
 //! A plan only *intends*. What a launch did is its [`Effect`], and `declared` is written from that alone.
 
+mod cover;
 mod effect;
 mod job;
 mod reason;
 mod tree;
 
+pub use cover::is_kernel;
 pub use effect::{Effect, Program};
 pub use job::{Input, Job, Secret};
 pub use reason::{Reason, Why};
-pub use tree::{Bind, SYSTEM, Shape, Tree, TreeError};
+pub use tree::{Bind, OWN_DEVICES, SYSTEM, Shape, Tree, TreeError};
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

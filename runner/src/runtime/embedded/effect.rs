@@ -83,6 +83,8 @@ pub(super) fn expected(
 fn mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
     let tree = ["namespace-mount", "pivot-root"];
     match control {
+        // What a source shows of the host's sysfs and proc is covered like what it shows of evidence.
+        Control::Network if !plan.tree.kernel.is_empty() => vec!["namespace-network", "proc-mask"],
         Control::Network => vec!["namespace-network"],
         Control::Filesystem => {
             let mut needed = vec!["namespace-mount", "pivot-root", "read-only", "proc-mask"];
@@ -90,6 +92,9 @@ fn mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
                 needed.push("protect");
             }
             needed
+        }
+        Control::Process if !plan.tree.kernel.is_empty() => {
+            vec!["namespace-pid", "proc", "proc-mask"]
         }
         Control::Process => vec!["namespace-pid", "proc"],
         Control::Privilege => {
