@@ -448,14 +448,18 @@ fn open_without_links(path: &Path) -> io::Result<OwnedFd> {
 fn refusing_mount(path: &Path, namespace: &OwnedFd) -> Option<(PathBuf, Option<String>)> {
     let mounts = mounts::read(Path::new("/proc/self/mountinfo")).ok()?;
     let below = mounts::below(&mounts, path).map(|mount| {
-        let kind = crate::plan::is_kernel(&mount.kind).then(|| mount.kind.clone());
+        let kind = mount.is_kernel().then(|| mount.kind.clone());
         (mount.target.clone(), kind)
     });
     let refuses = |target: &Path| {
         clone_path(target, false)
             .is_ok_and(|tree| mount::map_owners(tree.as_fd(), namespace.as_fd(), false).is_err())
     };
-    // The mount at the source itself is listed among those below only where the source is a mount point.
-    let mut all = below.chain(std::iter::once((path.to_owned(), None)));
+    // The source itself is listed among the mounts only where it is a mount point. A kernel file system comes first:
+    // whatever is done about the others, it stays in the way.
+    let (kernel, files): (Vec<_>, Vec<_>) = below
+        .chain(std::iter::once((path.to_owned(), None)))
+        .partition(|(_, kind)| kind.is_some());
+    let mut all = kernel.into_iter().chain(files);
     all.find(|(target, _)| refuses(target))
 }

@@ -10,36 +10,6 @@ use std::path::{Path, PathBuf};
 use super::tree::{Bind, NOT_THE_HOSTS, SYSTEM, Shape, TreeError, join};
 use crate::mechanism::mounts::{self, Mount};
 
-/// File systems that show the kernel or other processes of the host, and not files.
-const KERNEL: [&str; 20] = [
-    "proc",
-    "sysfs",
-    "cgroup",
-    "cgroup2",
-    "debugfs",
-    "tracefs",
-    "securityfs",
-    "bpf",
-    "configfs",
-    "efivarfs",
-    "pstore",
-    "fusectl",
-    "binfmt_misc",
-    "rpc_pipefs",
-    "nfsd",
-    "selinuxfs",
-    "smackfs",
-    "nsfs",
-    "mqueue",
-    "devpts",
-];
-
-/// Whether a file system of this type (as mountinfo names it) shows the kernel instead of files.
-#[must_use]
-pub fn is_kernel(kind: &str) -> bool {
-    KERNEL.contains(&kind)
-}
-
 /// Places inside that must be covered.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Covered {
@@ -206,7 +176,7 @@ struct Look {
 impl Look {
     /// Refuses a source that shows nothing but what must not be seen.
     fn refuse(&self, source: &Path) -> Result<(), TreeError> {
-        if let Some(mount) = mount_of(&self.mounts, source).filter(|mount| is_kernel(&mount.kind)) {
+        if let Some(mount) = mount_of(&self.mounts, source).filter(|mount| mount.is_kernel()) {
             return Err(TreeError::Kernel {
                 path: source.to_owned(),
                 kind: mount.kind.clone(),
@@ -243,7 +213,7 @@ impl Look {
                 }
                 self.found.places.push(at);
             };
-            if submount.is_some_and(|mount| is_kernel(&mount.kind)) {
+            if submount.is_some_and(|mount| mount.is_kernel()) {
                 cover(inside, true);
                 continue;
             }

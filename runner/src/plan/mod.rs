@@ -8,7 +8,6 @@ mod job;
 mod reason;
 mod tree;
 
-pub use cover::is_kernel;
 pub use effect::{Effect, Program};
 pub use job::{Input, Job, Secret};
 pub use reason::{Reason, Why};
