@@ -3,7 +3,7 @@
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
-use crate::world::{contains, is_root, ready, skip};
+use crate::world::{Ran, contains, is_root, ready, skip};
 
 #[test]
 fn an_ephemeral_root_shows_nothing_of_the_host() {
@@ -297,6 +297,12 @@ fn evidence_stays_where_it_is_without_a_list_of_protected_paths() {
     );
     assert_eq!(ran.ended(0).out, "free\n");
     assert!(world.last().declares("filesystem"));
+    // Pins that fail, and pins that have no effect, are both found.
+    for fault in ["protect=fail", "protect=void"] {
+        let mut command = world.exec_command(&flags, &["true"]);
+        let ran = Ran::of(command.env("RUNNER_FAULT", fault).output().unwrap()).ended(126);
+        assert!(ran.err.contains("protect-failed"), "{fault}: {}", ran.err);
+    }
 }
 
 #[test]

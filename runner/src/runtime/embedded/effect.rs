@@ -61,6 +61,10 @@ pub(super) fn expected(
         .protect
         .iter()
         .flat_map(|folder| folder.paths.iter().map(|path| folder.folder.join(path)));
+    let pinned = spec
+        .protect
+        .iter()
+        .flat_map(|folder| folder.pinned.iter().map(|path| folder.folder.join(path)));
     Expected {
         namespaces,
         ids: Some((ids.host_uid(), ids.host_gid())),
@@ -74,6 +78,7 @@ pub(super) fn expected(
         writable,
         masks: masks.collect(),
         protected: protected.collect(),
+        pinned: pinned.collect(),
         mapped,
         own_proc: true,
     }
