@@ -280,25 +280,53 @@ fn cover_secrets(built: &mut Built, plan: &Plan) {
     homes.retain(|home| home.is_absolute() && home.parent().is_some());
     homes.sort();
     homes.dedup();
+    let mut secrets: Vec<PathBuf> = ["/etc/shadow", "/etc/gshadow", "/etc/ssh"]
+        .map(PathBuf::from)
+        .to_vec();
     for home in homes {
-        built
-            .root
-            .masks
-            .extend(SECRETS.map(|secret| Mask::Empty(home.join(secret))));
+        secrets.extend(SECRETS.map(|secret| home.join(secret)));
     }
-    built
-        .root
-        .masks
-        .extend(["/etc/shadow", "/etc/gshadow", "/etc/ssh"].map(|path| Mask::Empty(path.into())));
+    let mut places: Vec<PathBuf> = secrets.iter().flat_map(|path| shown_at(path)).collect();
+    places.sort();
+    places.dedup();
+    built.root.masks.extend(places.into_iter().map(Mask::Empty));
+}
+
+/// Where a secret can be read: a link is the way to it, and what it leads to must be covered. The same for links
+/// in a folder of secrets, each of which may lead to a file of its own.
+fn shown_at(secret: &Path) -> Vec<PathBuf> {
+    let real = match std::fs::canonicalize(secret) {
+        Ok(real) => real,
+        // A link to nothing shows nothing.
+        Err(_) if secret.is_symlink() => return Vec::new(),
+        // Not there, or out of the caller's reach: if init gets to it after all, it is covered.
+        Err(_) => return vec![secret.to_owned()],
+    };
+    let entries = std::fs::read_dir(&real)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok);
+    let links = entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()))
+        .filter_map(|entry| std::fs::canonicalize(entry.path()).ok());
+    let mut places: Vec<PathBuf> = links.filter(|place| !place.starts_with(&real)).collect();
+    places.push(real);
+    places.retain(|place| {
+        // A program that a folder of secrets links to is none; nor is a folder that holds the secret with all else.
+        !crate::plan::SYSTEM
+            .iter()
+            .any(|system| place.starts_with(system))
+            && !place.starts_with("/dev")
+            && !secret.starts_with(place)
+            || place == secret
+    });
+    places
 }
 
 fn devices(built: &mut Built, plan: &Plan, own_ipc: bool) {
-    let allowed = plan
-        .policy
-        .devices
-        .allow
-        .iter()
-        .map(|path| path.trim_start_matches("/dev/").to_owned());
+    let allowed = plan.policy.devices.allow.iter();
+    let allowed = allowed.filter(|path| !crate::plan::OWN_DEVICES.contains(&path.as_str()));
+    let allowed = allowed.map(|path| path.trim_start_matches("/dev/").to_owned());
     for name in DEVICES.into_iter().map(str::to_owned).chain(allowed) {
         let path = Path::new("/dev").join(name);
         let source = Source::Path(path.clone());
@@ -342,7 +370,7 @@ fn show_binds(built: &mut Built, plan: &Plan, ids: &HostIds) -> Result<(), MapOw
             // Before the folder is copied: the copy shows what is there then and later alike.
             match built.placeholders.make(&bind.source, &plan.tree.protect) {
                 Ok(paths) => built.protect.push(ProtectSpec {
-                    pinned: evidence_folders(&plan.tree.covered, &target),
+                    pinned: pinned(plan, &bind.target),
                     folder: target.clone(),
                     paths,
                 }),
@@ -369,17 +397,11 @@ fn show_binds(built: &mut Built, plan: &Plan, ids: &HostIds) -> Result<(), MapOw
 }
 
 /// The folders below a writable one in which evidence is covered.
-fn evidence_folders(covered: &[PathBuf], folder: &Path) -> Vec<String> {
-    let below = covered
-        .iter()
-        .filter_map(|path| path.strip_prefix(folder).ok()?.parent());
-    let mut folders: Vec<String> = below
-        .filter(|path| !path.as_os_str().is_empty())
-        .map(|path| path.to_string_lossy().into_owned())
-        .collect();
-    folders.sort();
-    folders.dedup();
+fn pinned(plan: &Plan, folder: &Path) -> Vec<String> {
+    let folders = plan.tree.pinned(folder).into_iter();
     folders
+        .map(|path| path.to_string_lossy().into_owned())
+        .collect()
 }
 
 /// A target whose first part is a link of the tree's own (`/lib` to `usr/lib`), with the link resolved, so that
