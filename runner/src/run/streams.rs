@@ -60,15 +60,15 @@ pub(super) fn connect(own_terminal: bool, stdin: Stdin) -> io::Result<(Streams, 
         Stdin::Nothing => {}
         Stdin::Relayed(from) if own_terminal => outer.input = Some((from, None)),
         Stdin::Relayed(from) => {
-            let (read, write) = pipe(0o644)?;
+            let (read, write) = pipe(0o444)?;
             inner.stdin = Some(read);
             outer.input = Some((from, Some(write)));
         }
     }
     if !own_terminal {
-        let (read, write) = pipe(0o622)?;
+        let (read, write) = pipe(0o222)?;
         (outer.stdout, inner.stdout) = (Some(read), Some(write));
-        let (read, write) = pipe(0o622)?;
+        let (read, write) = pipe(0o222)?;
         (outer.stderr, inner.stderr) = (Some(read), Some(write));
     }
     Ok((inner, outer))
