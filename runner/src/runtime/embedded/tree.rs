@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use crate::mechanism::identity::IdentitySpec;
 use crate::mechanism::owners::{HostIds, MapOwnersError, OwnerMaps};
-use crate::mechanism::protect::{Placeholders, ProtectSpec};
+use crate::mechanism::placeholders::Placeholders;
+use crate::mechanism::protect::ProtectSpec;
 use crate::mechanism::root::{Entry, Mask, RootSpec, Source, What};
-use crate::plan::{Plan, Shape};
+use crate::plan::{Bind, Plan, Shape};
 use crate::runtime::launch::planted_number;
 
 /// Of /etc, what programs need and what holds no secret; the rest is made up or missing.
@@ -138,7 +139,10 @@ pub(super) fn build(
     inside: &IdentitySpec,
     own_ipc: bool,
 ) -> Result<Built, MapOwnersError> {
-    let mut built = Built::default();
+    let mut built = Built {
+        placeholders: Placeholders::begin(),
+        ..Built::default()
+    };
     match &plan.tree.shape {
         Shape::Ephemeral => {
             for system in crate::plan::SYSTEM {
@@ -368,7 +372,11 @@ fn show_binds(built: &mut Built, plan: &Plan, ids: &HostIds) -> Result<(), MapOw
         let target = real_target(&built.root.entries, &bind.target);
         if plan.tree.protects(bind) {
             // Before the folder is copied: the copy shows what is there then and later alike.
-            match built.placeholders.make(&bind.source, &plan.tree.protect) {
+            match built
+                .placeholders
+                .make(&bind.source, &plan.tree.protect, |path| {
+                    makes(plan, &bind.source, path)
+                }) {
                 Ok(paths) => built.protect.push(ProtectSpec {
                     pinned: pinned(plan, &bind.target),
                     folder: target.clone(),
@@ -383,6 +391,20 @@ fn show_binds(built: &mut Built, plan: &Plan, ids: &HostIds) -> Result<(), MapOw
                 }
             }
         }
+        if let Some((folder, below)) = writable_above(plan, bind)
+            && let Err(error) =
+                built
+                    .placeholders
+                    .mount_point(folder, below, bind.source.is_dir())
+            // Links are the tree's own matter: it follows them inside the new root.
+            && error.raw_os_error() != Some(libc::ELOOP)
+        {
+            built.unprotected = Some(format!(
+                "{}: {}",
+                folder.join(below).display(),
+                crate::sys::errno_name(&error)
+            ));
+        }
         let source = if matches!(ids, HostIds::Allocated { .. }) {
             let tree = maps.bring_in(&bind.source)?;
             built.mapped.push(target.clone());
@@ -394,6 +416,39 @@ fn show_binds(built: &mut Built, plan: &Plan, ids: &HostIds) -> Result<(), MapOw
         built.show(&target, source, bind.read_only, false);
     }
     Ok(())
+}
+
+/// The writable bind in whose folder the place of this one lies, and where.
+fn writable_above<'a>(plan: &'a Plan, bind: &'a Bind) -> Option<(&'a Path, &'a Path)> {
+    let above = plan
+        .tree
+        .binds
+        .iter()
+        .filter(|above| above.target != bind.target && bind.target.starts_with(&above.target))
+        .max_by_key(|above| above.target.components().count())?;
+    let below = bind.target.strip_prefix(&above.target).ok()?;
+    (!above.read_only && above.source.is_dir()).then_some((above.source.as_path(), below))
+}
+
+/// Whether a protected path that is missing is made. Files that only a home folder's programs read are, where the
+/// policy does not name them itself, made in home folders alone.
+fn makes(plan: &Plan, folder: &Path, path: &str) -> bool {
+    use ledger::facts::policy::{DEFAULT_PROTECT, PROTECTED_IN_HOMES};
+    if plan.tree.protect != DEFAULT_PROTECT || !PROTECTED_IN_HOMES.contains(&path) {
+        return true;
+    }
+    let is_callers =
+        plan.job.home.as_ref().is_some_and(|home| {
+            std::fs::canonicalize(home).is_ok_and(|home| home.as_path() == folder)
+        });
+    // A placeholder of another run is empty; a start file of somebody's is not.
+    let holds = |name: &str| {
+        std::fs::symlink_metadata(folder.join(name)).is_ok_and(|found| found.len() > 0)
+    };
+    is_callers
+        || [".bashrc", ".profile", ".zshrc", ".bash_profile"]
+            .into_iter()
+            .any(holds)
 }
 
 /// The folders below a writable one in which evidence is covered.
