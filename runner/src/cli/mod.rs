@@ -32,12 +32,7 @@ pub(crate) const FAILED: u8 = 125;
 
 /// Runs untrusted workloads in sandboxes and writes what happened into a signed ledger.
 #[derive(Debug, Parser)]
-#[command(
-    name = "runner",
-    version,
-    max_term_width = 100,
-    disable_help_subcommand = true
-)]
+#[command(name = "runner", version, max_term_width = 100)]
 pub struct Cli {
     #[command(flatten)]
     global: Global,
@@ -47,6 +42,7 @@ pub struct Cli {
 
 /// Flags of every command.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Global options")]
 struct Global {
     /// The ledger folder [default: $RUNNER_LEDGER, else $XDG_STATE_HOME/containment-ledger/default]
     #[arg(long, global = true, value_name = "DIR")]
