@@ -9,8 +9,8 @@ use ledger::bytes::key::{Base64, LocalKey, Signer};
 use ledger::bytes::time::{Clock, Stamp, Timestamp};
 use ledger::facts::control::{Control, Controls, Declared, Unsupported};
 use ledger::facts::execution::{
-    Execution, Observed, Outcome, Output, PolicyRef, Program, RunId, RunResult, RuntimeUsed, Start,
-    Verdict, Workload,
+    Execution, NotExecuted, Observed, Outcome, Output, PolicyRef, Program, RunId, RunResult,
+    RuntimeUsed, Start, Verdict, Workload,
 };
 use ledger::facts::host::{CgroupFacts, CgroupLayout, HostFacts, RunnerFacts};
 use ledger::facts::list::{BlobList, List, Sealable};
@@ -255,7 +255,7 @@ fn output(kept: u32, blob: Option<Hash>) -> Option<Sealable<Output>> {
         blob,
         bytes: U53::from(kept),
         kept: U53::from(kept),
-        sha256: Hash::of(b""),
+        sha256: blob.unwrap_or_else(|| Hash::of("x".repeat(kept as usize).as_bytes())),
     }))
 }
 
@@ -291,6 +291,7 @@ fn a_strict_policy_runs_nothing_without_its_controls() {
         if verdict == Verdict::NotExecuted {
             end.result.outcome = Outcome::NotExecuted;
             end.result.exit_code = None;
+            end.result.reason = Some(NotExecuted::Refused);
         }
         maker.end(end);
         maker
