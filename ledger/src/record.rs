@@ -101,6 +101,19 @@ impl Body {
         }
     }
 
+    /// What in it contradicts the rest; `None` when it is in order.
+    fn disorder(&self) -> Option<&'static str> {
+        match self {
+            Self::Start(start) => start.controls.disorder(),
+            Self::Execution(execution) => execution.result.disorder(),
+            Self::Recovery(recovery) => (!recovery.is_well_formed())
+                .then_some("fields that belong together are not together"),
+            Self::Genesis(_) | Self::Host(_) | Self::Note(_) | Self::Key(_) | Self::Close(_) => {
+                None
+            }
+        }
+    }
+
     fn read(kind: &str, body: &RawValue) -> Option<Result<Self, serde_json::Error>> {
         let text = body.get();
         Some(match kind {

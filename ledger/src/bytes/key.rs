@@ -10,7 +10,7 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ed25519_dalek::pkcs8::{
-    DecodePrivateKey as _, EncodePrivateKey as _, spki::der::pem::LineEnding,
+    DecodePrivateKey as _, EncodePrivateKey as _, KeypairBytes, spki::der::pem::LineEnding,
 };
 use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
 use serde::de::{self, Deserialize, Deserializer};
@@ -260,7 +260,7 @@ impl LocalKey {
         Ok(Self { secret, public })
     }
 
-    /// Reads PKCS#8 PEM.
+    /// Reads PKCS#8 PEM, without the public key (version 1) or with it (version 2, RFC 5958).
     ///
     /// # Errors
     /// Not a PEM text with one Ed25519 private key.
@@ -270,13 +270,18 @@ impl LocalKey {
         Ok(Self { secret, public })
     }
 
-    /// Writes PKCS#8 PEM.
+    /// Writes PKCS#8 PEM as RFC 8410 §7 shows it first: version 1, the seed alone. OpenSSL and what builds
+    /// on it refuse version 2.
     ///
     /// # Errors
     /// The key cannot be encoded.
     pub fn to_pem(&self) -> Result<impl std::ops::Deref<Target = String> + use<>, PrivateKeyError> {
-        self.secret
-            .to_pkcs8_pem(LineEnding::LF)
+        // Clears its seed when it is dropped.
+        let seed = KeypairBytes {
+            secret_key: self.secret.to_bytes(),
+            public_key: None,
+        };
+        seed.to_pkcs8_pem(LineEnding::LF)
             .map_err(|_| PrivateKeyError::Form)
     }
 }
@@ -353,6 +358,33 @@ mod tests {
         assert_ne!(families[0].last(), Some(&b'\n'));
         assert_eq!(families[1].last(), Some(&b'\n'));
         assert_eq!(families[2].last(), Some(&b'\n'));
+    }
+
+    #[test]
+    fn keys_are_files_that_openssl_reads_and_writes() {
+        // `openssl genpkey -algorithm ed25519`, and the last 32 bytes of `openssl pkey -pubout -outform der`.
+        let text = "-----BEGIN PRIVATE KEY-----\n\
+            MC4CAQAwBQYDK2VwBCIEIHP1uaLukJbLFpZeEeqN8t7kXsQmXlHkcFuViLh9SnAs\n\
+            -----END PRIVATE KEY-----\n";
+        let public = "50aee4d5a584105272085b751a5fae625b606d7822a94bc2432944ebe27bd5e2";
+        let key = LocalKey::from_pem(text).unwrap();
+        assert_eq!(crate::bytes::hash::to_hex(&key.public().to_bytes()), public);
+        assert_eq!(*key.to_pem().unwrap(), text);
+
+        let key = LocalKey::from_seed(&seed(0)).unwrap();
+        let pem = key.to_pem().unwrap();
+        let der = BASE64.decode(pem.lines().nth(1).unwrap()).unwrap();
+        let (prefix, rest) = der.split_at(16);
+        assert_eq!(
+            crate::bytes::hash::to_hex(prefix),
+            "302e020100300506032b657004220420"
+        );
+        assert_eq!(rest, seed(0));
+        // Version 2, with the public key: what this program wrote before.
+        let newer = key.secret.to_pkcs8_pem(LineEnding::LF).unwrap();
+        assert_ne!(*newer, *pem);
+        let again = LocalKey::from_pem(&newer).unwrap();
+        assert_eq!(again.public(), key.public());
     }
 
     #[test]

@@ -133,11 +133,51 @@ impl Controls {
             .iter()
             .any(|declared| declared.control == control)
     }
+
+    /// What in it contradicts itself; `None` when every control is declared at most once, and is not declared
+    /// and unsupported.
+    #[must_use]
+    pub fn disorder(&self) -> Option<&'static str> {
+        let mut seen = std::collections::BTreeSet::new();
+        if !self.declared.iter().all(|it| seen.insert(it.control)) {
+            return Some("a control is declared twice");
+        }
+        let both = self.unsupported.iter().any(|it| seen.contains(&it.control));
+        both.then_some("a control is both declared and unsupported")
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_control_is_declared_once_or_is_unsupported() {
+        let declared = |control| Declared {
+            backup: None,
+            control,
+            mechanism: "m".to_owned(),
+            value: None,
+        };
+        let unsupported = |control| Unsupported {
+            control,
+            reason: "r".to_owned(),
+        };
+        let controls = |declared: Vec<Declared>, unsupported: Vec<Unsupported>| Controls {
+            declared,
+            unsupported,
+            ..Controls::default()
+        };
+        let (a, b) = (Control::Network, Control::Memory);
+        let good = controls(vec![declared(a)], vec![unsupported(b)]);
+        assert_eq!(good.disorder(), None);
+        for bad in [
+            controls(vec![declared(a), declared(b), declared(a)], vec![]),
+            controls(vec![declared(a)], vec![unsupported(b), unsupported(a)]),
+        ] {
+            assert!(bad.disorder().is_some(), "{bad:?}");
+        }
+    }
 
     #[test]
     fn names_read_back_and_agree_with_json() {

@@ -1,5 +1,9 @@
 //! What was started under which controls (`start`), and what came of it (`execution`).
 
+mod output;
+
+pub use output::Output;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -179,6 +183,34 @@ pub struct RunResult {
     pub stdout: Option<Sealable<Output>>,
 }
 
+impl RunResult {
+    /// What in it contradicts its outcome or itself; `None` when it is in order.
+    #[must_use]
+    pub fn disorder(&self) -> Option<&'static str> {
+        let outcome = self.outcome;
+        if self.exit_code.is_some() != (outcome == Outcome::Exited) {
+            return Some("exitCode stands exactly with exited");
+        }
+        if self.signal.is_some() != (outcome == Outcome::Signaled) {
+            return Some("signal stands exactly with signaled");
+        }
+        if self.reason.is_some() != (outcome == Outcome::NotExecuted) {
+            return Some("reason stands exactly with not-executed");
+        }
+        if self.errno.is_some() && outcome != Outcome::NotExecuted {
+            return Some("errno stands only with not-executed");
+        }
+        let streams = [&self.stderr, &self.stdout];
+        streams
+            .into_iter()
+            .flatten()
+            .find_map(|output| match output {
+                Sealable::Clear(output) => output.disorder(),
+                Sealable::Sealed(_) => None,
+            })
+    }
+}
+
 /// The ways a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -207,27 +239,6 @@ pub enum NotExecuted {
     NotExecutable,
     /// The sandbox itself could not be built.
     LaunchFailed,
-}
-
-/// One output stream.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Output {
-    /// The first `kept` bytes, when they are not text.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub base64: Option<String>,
-    /// SHA-256 of the blob that holds the first `kept` bytes, when they are many.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub blob: Option<Hash>,
-    /// All bytes seen.
-    pub bytes: U53,
-    /// How many of them are kept.
-    pub kept: U53,
-    /// SHA-256 of all bytes seen.
-    pub sha256: Hash,
-    /// The first `kept` bytes, when they are UTF-8 without control characters but tab and newline.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
 }
 
 /// A file that the workload left in a writable place.
@@ -377,6 +388,44 @@ mod tests {
             signal: None,
             stderr: None,
             stdout: None,
+        }
+    }
+
+    #[test]
+    fn fields_stand_with_their_outcome() {
+        let reason = |outcome| RunResult {
+            reason: Some(NotExecuted::LaunchFailed),
+            errno: Some(1),
+            ..result(outcome, None)
+        };
+        let signal = |outcome| RunResult {
+            signal: Some(9),
+            ..result(outcome, None)
+        };
+        for good in [
+            result(Outcome::Exited, Some(3)),
+            result(Outcome::Timeout, None),
+            result(Outcome::Interrupted, None),
+            signal(Outcome::Signaled),
+            reason(Outcome::NotExecuted),
+        ] {
+            assert_eq!(good.disorder(), None, "{good:?}");
+        }
+        for bad in [
+            result(Outcome::Exited, None),
+            result(Outcome::Signaled, None),
+            result(Outcome::NotExecuted, None),
+            result(Outcome::Timeout, Some(0)),
+            result(Outcome::Interrupted, Some(0)),
+            signal(Outcome::Timeout),
+            signal(Outcome::Interrupted),
+            reason(Outcome::Timeout),
+            RunResult {
+                errno: Some(2),
+                ..result(Outcome::Exited, Some(0))
+            },
+        ] {
+            assert!(bad.disorder().is_some(), "{bad:?}");
         }
     }
 

@@ -20,7 +20,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, FileType, OpenOptions, TryLockError};
 use std::io::{self, BufRead, Read as _, Seek, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -102,6 +102,81 @@ pub struct FileError {
     pub source: io::Error,
 }
 
+/// Something stands where a regular file belongs. It is neither followed, waited for nor written to.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} stands there, expected a regular file")]
+pub struct NotRegular(&'static str);
+
+impl NotRegular {
+    /// `None` for a regular file.
+    fn of(kind: FileType) -> Option<Self> {
+        use std::os::unix::fs::FileTypeExt as _;
+        if kind.is_file() {
+            return None;
+        }
+        Some(Self(if kind.is_dir() {
+            "a folder"
+        } else if kind.is_symlink() {
+            "a symbolic link"
+        } else if kind.is_fifo() {
+            "a named pipe"
+        } else if kind.is_socket() {
+            "a socket"
+        } else {
+            "a device"
+        }))
+    }
+}
+
+impl From<NotRegular> for io::Error {
+    fn from(what: NotRegular) -> Self {
+        Self::new(io::ErrorKind::InvalidInput, what)
+    }
+}
+
+impl FileError {
+    /// Whether something else stands where a regular file belongs.
+    #[must_use]
+    pub fn is_not_regular(&self) -> bool {
+        let inner = self.source.get_ref();
+        inner.is_some_and(|inner| inner.is::<NotRegular>())
+    }
+}
+
+/// Opens a regular file and nothing else: a named pipe would keep this waiting, a link would lead elsewhere.
+fn open_regular(
+    operation: Operation,
+    path: &Path,
+    options: &mut OpenOptions,
+) -> Result<File, FileError> {
+    use rustix::fs::OFlags;
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
+    attempt(operation, path, || {
+        let opened = options.custom_flags(flags.cast_signed()).open(path);
+        let kind = match &opened {
+            Ok(file) => file.metadata()?.file_type(),
+            Err(_) => match std::fs::symlink_metadata(path) {
+                Ok(facts) => facts.file_type(),
+                Err(_) => return opened,
+            },
+        };
+        match NotRegular::of(kind) {
+            Some(what) => Err(what.into()),
+            None => opened,
+        }
+    })
+}
+
+/// Removes what stands where a file belongs that can be made again and is no regular file. A folder is left
+/// alone and said: what is in it is somebody's.
+pub(super) fn make_way(path: &Path) -> Result<(), FileError> {
+    match inspect_name(path)?.and_then(|facts| NotRegular::of(facts.file_type())) {
+        None => Ok(()),
+        Some(what) if what.0 == "a folder" => attempt(Operation::Open, path, || Err(what.into())),
+        Some(_) => remove(path),
+    }
+}
+
 /// The one door to the disk: names what was tried and where.
 fn attempt<T>(
     operation: Operation,
@@ -159,37 +234,53 @@ pub(super) fn create_new(path: &Path) -> Result<File, FileError> {
 
 /// An empty file, whatever was there before: for temporary files that a crash may have left.
 pub(super) fn create_empty(path: &Path) -> Result<File, FileError> {
-    attempt(Operation::Create, path, || {
-        writable().create(true).truncate(true).open(path)
-    })
+    make_way(path)?;
+    open_regular(
+        Operation::Create,
+        path,
+        writable().create(true).truncate(true),
+    )
 }
 
 /// A file to write at places of, made when it is missing, its content kept.
 pub(super) fn open_or_create(path: &Path) -> Result<File, FileError> {
-    attempt(Operation::Open, path, || {
-        writable()
-            .read(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-    })
+    open_regular(
+        Operation::Open,
+        path,
+        writable().read(true).create(true).truncate(false),
+    )
 }
 
 /// A file to read and to write at places of; `None` when it is missing.
 pub(super) fn open_to_write(path: &Path) -> Result<Option<File>, FileError> {
-    if_there(attempt(Operation::Open, path, || {
-        writable().read(true).open(path)
-    }))
+    if_there(open_regular(Operation::Open, path, writable().read(true)))
 }
 
 /// A file to read; `None` when it is missing.
 pub(super) fn open_to_read(path: &Path) -> Result<Option<File>, FileError> {
-    if_there(attempt(Operation::Open, path, || File::open(path)))
+    let mut options = OpenOptions::new();
+    if_there(open_regular(Operation::Open, path, options.read(true)))
+}
+
+/// Whatever somebody names, to read, links followed; `None` when it is missing. What it is, is the caller's to
+/// ask; a named pipe is not waited for.
+pub(super) fn open_named(path: &Path) -> Result<Option<File>, FileError> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    if_there(attempt(Operation::Open, path, || {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(flags).open(path)
+    }))
 }
 
 /// The whole content; `None` when the file is missing.
 pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
-    if_there(attempt(Operation::Read, path, || std::fs::read(path)))
+    let mut options = OpenOptions::new();
+    let Some(mut file) = if_there(open_regular(Operation::Read, path, options.read(true)))? else {
+        return Ok(None);
+    };
+    let mut bytes = Vec::new();
+    attempt(Operation::Read, path, || file.read_to_end(&mut bytes))?;
+    Ok(Some(bytes))
 }
 
 /// Fills `bytes` from `offset` on.
@@ -226,6 +317,25 @@ pub(super) fn canonical(path: &Path) -> Result<PathBuf, FileError> {
     attempt(Operation::Inspect, path, || path.canonicalize())
 }
 
+/// As [`canonical`], of a path whose last parts may be missing.
+pub(super) fn canonical_to_be(path: &Path) -> Result<PathBuf, FileError> {
+    let mut missing = Vec::new();
+    let mut above = path;
+    loop {
+        if let Some(mut found) = if_there(canonical(above))? {
+            found.extend(missing.iter().rev());
+            return Ok(found);
+        }
+        match (above.parent(), above.file_name()) {
+            (Some(parent), Some(name)) => {
+                missing.push(name);
+                above = parent;
+            }
+            _ => return Ok(path.to_owned()),
+        }
+    }
+}
+
 /// The path from the root, symbolic links kept.
 pub(super) fn absolute(path: &Path) -> Result<PathBuf, FileError> {
     attempt(Operation::Inspect, path, || std::path::absolute(path))
@@ -252,6 +362,13 @@ pub(super) fn inspect(file: &File, path: &Path) -> Result<std::fs::Metadata, Fil
 pub(super) fn inspect_path(path: &Path) -> Result<Option<std::fs::Metadata>, FileError> {
     if_there(attempt(Operation::Inspect, path, || {
         std::fs::metadata(path)
+    }))
+}
+
+/// What has a name, links not followed; `None` when nothing does.
+pub(super) fn inspect_name(path: &Path) -> Result<Option<std::fs::Metadata>, FileError> {
+    if_there(attempt(Operation::Inspect, path, || {
+        std::fs::symlink_metadata(path)
     }))
 }
 

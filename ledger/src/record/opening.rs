@@ -124,6 +124,14 @@ pub enum OpeningProblem {
     /// It opens nothing.
     #[error("it opens nothing")]
     Empty,
+    /// A value contradicts itself.
+    #[error("{name}: {why}")]
+    Disorder {
+        /// Which value.
+        name: &'static str,
+        /// How.
+        why: &'static str,
+    },
     /// It names another record than the one that follows.
     #[error("it names record {named}, the record that follows is {follows}")]
     Sequence {
@@ -152,7 +160,7 @@ impl Opening {
     /// Reads one line strictly.
     ///
     /// # Errors
-    /// Not a canonical opening, or an empty one.
+    /// Not the one form of an opening, an empty one, or one with a value that contradicts itself.
     pub fn parse(line: &[u8]) -> Result<Self, OpeningProblem> {
         let form = |why: String| OpeningProblem::Form(why);
         if line.len() > MAX_LINE_BYTES {
@@ -163,11 +171,25 @@ impl Opening {
             return Err(form("the line differs from its canonical form".to_owned()));
         }
         let opening: Self = serde_json::from_slice(line).map_err(|why| form(why.to_string()))?;
-        if opening.open.is_empty() {
-            Err(OpeningProblem::Empty)
-        } else {
-            Ok(opening)
+        if canon::to_canonical(&opening).is_ok_and(|again| again != line) {
+            let why = "a value that is absent is written as null, or one in a second form";
+            return Err(form(why.to_owned()));
         }
+        if opening.open.is_empty() {
+            return Err(OpeningProblem::Empty);
+        }
+        for (name, output) in [
+            ("stderr", &opening.open.stderr),
+            ("stdout", &opening.open.stdout),
+        ] {
+            if let Some(why) = output
+                .as_ref()
+                .and_then(|Salted(_, value)| value.disorder())
+            {
+                return Err(OpeningProblem::Disorder { name, why });
+            }
+        }
+        Ok(opening)
     }
 
     /// Holds every opened value against the record that follows.

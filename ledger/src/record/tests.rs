@@ -77,6 +77,103 @@ fn unknown_kinds_and_versions_are_told_from_malformed() {
     ));
 }
 
+fn sample(kind: &str) -> &'static str {
+    let of = format!("\"kind\":\"{kind}\"");
+    let mut lines = include_str!("sample.jsonl").lines();
+    lines.find(|line| line.contains(&of)).unwrap()
+}
+
+fn is_type_problem(line: &str) -> bool {
+    matches!(
+        parse_line(line.as_bytes()).content.unwrap_err()[..],
+        [LineProblem::Type(_)]
+    )
+}
+
+#[test]
+fn null_for_an_absent_field_is_no_second_form() {
+    let start = sample("start");
+    assert!(parse_line(start.as_bytes()).content.is_ok());
+    let line = start.replacen("\"policy\":{", "\"matrix\":null,\"policy\":{", 1);
+    assert_ne!(line, start);
+    assert!(is_type_problem(&line));
+    let execution = sample("execution");
+    let line = execution.replacen("\"exitCode\"", "\"errno\":null,\"exitCode\"", 1);
+    assert_ne!(line, execution);
+    assert!(is_type_problem(&line));
+    let salt = "01".repeat(16);
+    for text in [
+        format!(r#"{{"open":{{"argv":null,"launch":["{salt}",["a"]]}},"sequence":7}}"#),
+        format!(
+            r#"{{"open":{{"stdout":["{salt}",{{"base64":null,"bytes":0,"kept":0,"sha256":"{}","text":""}}]}},"sequence":7}}"#,
+            Hash::of(b"")
+        ),
+    ] {
+        assert!(matches!(
+            Opening::parse(text.as_bytes()),
+            Err(OpeningProblem::Form(_))
+        ));
+        let without = text
+            .replace("\"argv\":null,", "")
+            .replace("\"base64\":null,", "");
+        assert!(Opening::parse(without.as_bytes()).is_ok(), "{without}");
+    }
+}
+
+#[test]
+fn an_output_that_contradicts_itself_is_refused_wherever_it_stands() {
+    let output = format!(
+        r#"{{"bytes":2,"kept":2,"sha256":"{}","text":"ab"}}"#,
+        Hash::of(b"ab")
+    );
+    let bad = output.replace("ab\"}", "ax\"}");
+    let execution = sample("execution");
+    let at = execution.find("\"stdout\":").unwrap() + "\"stdout\":".len();
+    let end = at + execution[at..].find('}').unwrap() + 1;
+    let line = |output: &str| {
+        let (before, after) = (&execution[..at], &execution[end..]);
+        format!("{before}{{\"clear\":{output}}}{after}")
+    };
+    assert!(parse_line(line(&output).as_bytes()).content.is_ok());
+    assert!(is_type_problem(&line(&bad)));
+    let salt = "01".repeat(16);
+    let opening = |output: &str| {
+        let text = format!(r#"{{"open":{{"stdout":["{salt}",{output}]}},"sequence":7}}"#);
+        Opening::parse(text.as_bytes())
+    };
+    assert!(opening(&output).is_ok());
+    assert!(matches!(
+        opening(&bad),
+        Err(OpeningProblem::Disorder { name: "stdout", .. })
+    ));
+}
+
+#[test]
+fn a_result_is_held_to_its_outcome() {
+    let execution = sample("execution");
+    assert!(execution.contains("\"exitCode\":"));
+    for (from, to) in [
+        ("\"outcome\":\"exited\"", "\"outcome\":\"timeout\""),
+        (
+            "\"outcome\":\"exited\"",
+            "\"outcome\":\"exited\",\"signal\":9",
+        ),
+        (
+            "\"outcome\":\"exited\"",
+            "\"outcome\":\"exited\",\"reason\":\"refused\"",
+        ),
+    ] {
+        let line = execution.replacen(from, to, 1);
+        assert_ne!(line, execution);
+        assert!(is_type_problem(&line), "{to}");
+    }
+    let start = sample("start");
+    let at = start.find("\"declared\":[{").unwrap() + "\"declared\":[".len();
+    let end = at + start[at..].find('}').unwrap() + 1;
+    let twice = format!("{}{},{}", &start[..at], &start[at..end], &start[at..]);
+    assert!(is_type_problem(&twice));
+}
+
 #[test]
 fn depth_is_held_in_typed_lines_too() {
     assert_eq!(depth_of(br#"{"a":[{"b":"]}\"["}]}"#), 3);

@@ -10,7 +10,7 @@ mod policies;
 mod references;
 mod runs;
 
-use ledger::bytes::time::Timestamp;
+use ledger::bytes::time::{Clock, Timestamp};
 use ledger::facts::control::Control;
 use ledger::file::source::{Attachments, ReadError, Source};
 use ledger::file::walk::{Findings, Given, Shown, Visitor, walk};
@@ -75,7 +75,32 @@ struct Rules {
     runs: Runs,
     blobs: Blobs,
     policies: Policies,
-    newest: Option<Timestamp>,
+    before: Option<Moment>,
+}
+
+/// The two clocks of one record.
+#[derive(Clone, Debug)]
+struct Moment {
+    time: Timestamp,
+    clock: Clock,
+}
+
+/// How far apart a record's two clocks may have been read, in microseconds.
+const READ_APART_US: i64 = 100_000;
+
+impl Moment {
+    /// Whether the wall clock was set back between the two. Within one boot, a moment that lies as far back by
+    /// the boot clock, which nothing sets, was only taken early and appended late.
+    fn stepped_back(&self, next: &Self) -> bool {
+        let back = self.time.unix_micros() - next.time.unix_micros();
+        if back <= 0 || self.clock.boot_id != next.clock.boot_id {
+            return back > 0;
+        }
+        let late = self.clock.since_boot_us.value();
+        let late = late.saturating_sub(next.clock.since_boot_us.value());
+        let late = i64::try_from(late).unwrap_or(i64::MAX);
+        back > late.saturating_add(READ_APART_US)
+    }
 }
 
 impl Rules {
@@ -87,19 +112,22 @@ impl Rules {
             runs: Runs::new(attachments.clone()),
             blobs: Blobs::new(attachments),
             policies: Policies::default(),
-            newest: None,
+            before: None,
         }
     }
 
     fn clock(&mut self, shown: &Shown<'_>, findings: &mut Findings) {
-        let time = shown.record.time;
-        if let Some(newest) = self.newest.replace(time) {
+        let moment = Moment {
+            time: shown.record.time,
+            clock: shown.record.clock.clone(),
+        };
+        if let Some(before) = self.before.replace(moment.clone()) {
             self.counts.clocks += 1;
-            if time < newest {
+            if before.stepped_back(&moment) {
                 findings.push(
                     shown
                         .finding(Code::ClockStep, "the wall clock went backwards")
-                        .versus(format!("{newest} or later"), time),
+                        .versus(format!("{} or later", before.time), moment.time),
                 );
             }
         }

@@ -9,8 +9,8 @@ use ledger::bytes::key::{Base64, LocalKey, Signer};
 use ledger::bytes::time::{Clock, Stamp, Timestamp};
 use ledger::facts::control::{Control, Controls, Declared, Unsupported};
 use ledger::facts::execution::{
-    Execution, Observed, Outcome, Output, PolicyRef, Program, RunId, RunResult, RuntimeUsed, Start,
-    Verdict, Workload,
+    Execution, NotExecuted, Observed, Outcome, Output, PolicyRef, Program, RunId, RunResult,
+    RuntimeUsed, Start, Verdict, Workload,
 };
 use ledger::facts::host::{CgroupFacts, CgroupLayout, HostFacts, RunnerFacts};
 use ledger::facts::list::{BlobList, List, Sealable};
@@ -19,7 +19,7 @@ use ledger::file::source::Source;
 use ledger::finding::Code;
 use ledger::record::{Body, Custody, Genesis, Note, Record, Tool};
 
-use super::{CheckStatus, Demands, Verification, verify};
+use super::{CheckStatus, Demands, Moment, Verification, verify};
 
 const BOOT: &str = "6b1bcd0e-5f0b-4a3e-9a44-0f2b1d2c3e4f";
 const OTHER_BOOT: &str = "00000000-5f0b-4a3e-9a44-0f2b1d2c3e4f";
@@ -255,7 +255,7 @@ fn output(kept: u32, blob: Option<Hash>) -> Option<Sealable<Output>> {
         blob,
         bytes: U53::from(kept),
         kept: U53::from(kept),
-        sha256: Hash::of(b""),
+        sha256: blob.unwrap_or_else(|| Hash::of("x".repeat(kept as usize).as_bytes())),
     }))
 }
 
@@ -291,6 +291,7 @@ fn a_strict_policy_runs_nothing_without_its_controls() {
         if verdict == Verdict::NotExecuted {
             end.result.outcome = Outcome::NotExecuted;
             end.result.exit_code = None;
+            end.result.reason = Some(NotExecuted::Refused);
         }
         maker.end(end);
         maker
@@ -447,6 +448,28 @@ fn a_start_refers_to_the_host_of_its_own_boot() {
     let start = maker.start(maker.plain_start());
     maker.end(execution(start, Verdict::AsRequested));
     assert_eq!(maker.told(), (vec![Code::HostStale], 12));
+}
+
+#[test]
+fn a_stamp_that_was_appended_late_is_no_clock_step() {
+    let at = |seconds: i64, since_boot_us: u32, boot: &str| Moment {
+        time: Timestamp::from_unix_micros(seconds * 1_000_000).unwrap(),
+        clock: Clock {
+            boot_id: boot.parse().unwrap(),
+            since_boot_us: U53::from(since_boot_us),
+        },
+    };
+    let before = at(1_000, 60_000_000, BOOT);
+    // Two seconds earlier by both clocks.
+    assert!(!before.stepped_back(&at(998, 58_000_000, BOOT)));
+    assert!(!before.stepped_back(&at(998, 58_050_000, BOOT)));
+    assert!(!before.stepped_back(&at(1_001, 61_000_000, BOOT)));
+    // Earlier by the wall clock alone, or by more than the boot clock says.
+    assert!(before.stepped_back(&at(998, 61_000_000, BOOT)));
+    assert!(before.stepped_back(&at(998, 59_000_000, BOOT)));
+    // Of another boot only the wall clock can be compared.
+    assert!(before.stepped_back(&at(998, 58_000_000, OTHER_BOOT)));
+    assert!(!before.stepped_back(&at(1_001, 1, OTHER_BOOT)));
 }
 
 #[test]

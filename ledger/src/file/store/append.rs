@@ -246,6 +246,8 @@ impl Store {
             let opening = Opening { open, sequence };
             opening.fits(&record)?;
             bytes.extend(opening.to_line().map_err(AppendError::OpeningLine)?);
+            // What no reader would take is not written.
+            Opening::parse(&bytes)?;
             bytes.push(b'\n');
         }
         bytes.extend_from_slice(&line);

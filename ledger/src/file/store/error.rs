@@ -58,10 +58,7 @@ pub enum OpenLedgerError {
     },
     /// It could not be locked.
     #[error(transparent)]
-    #[diagnostic(
-        code(ledger::open::lock),
-        help("put the ledger on a local file system")
-    )]
+    #[diagnostic(transparent)]
     Lock(#[from] LockError),
     /// It could not be found out where the ledger stands.
     #[error(transparent)]

@@ -76,7 +76,7 @@ pub enum KeyFileError {
 /// # Errors
 /// It is missing, readable by others, or no Ed25519 key in PKCS#8 PEM.
 pub fn read_key_file(path: &Path) -> Result<LocalKey, KeyFileError> {
-    let file = durable::open_to_read(path)?.ok_or_else(|| KeyFileError::Missing(path.into()))?;
+    let file = durable::open_named(path)?.ok_or_else(|| KeyFileError::Missing(path.into()))?;
     let facts = durable::inspect(&file, path)?;
     if !facts.is_file() {
         return Err(KeyFileError::NotAFile(path.into()));

@@ -73,6 +73,9 @@ impl Store {
     pub fn open(options: &OpenOptions<'_>, stamp: &Stamp) -> Result<Self, OpenLedgerError> {
         let layout = Layout::new(durable::absolute(options.dir)?);
         refuse_what_is_no_ledger(&layout, options.create)?;
+        if durable::inspect_path(layout.root())?.is_none() {
+            refuse_to_begin(options, &layout)?;
+        }
         durable::create_folders(layout.root())?;
         let mut lock = LedgerLock::open(&layout)?;
         lock.acquire()?;
@@ -200,6 +203,31 @@ pub(super) fn refuse_what_is_no_ledger(
     } else {
         Err(OpenLedgerError::Missing(root.to_owned()))
     }
+}
+
+/// Before the folder of a new ledger is made: what would refuse the ledger must not leave an empty folder.
+fn refuse_to_begin(options: &OpenOptions<'_>, layout: &Layout) -> Result<(), OpenLedgerError> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let path = durable::canonical_to_be(layout.root())?;
+    let path = escape_bytes(path.as_os_str().as_bytes());
+    let strangers = heads::known_at(options.key_folder, &path)?;
+    if let (Some(difference), false) = (
+        worst(strangers.iter().map(gone).collect()),
+        options.accept_rollback,
+    ) {
+        return Err(OpenLedgerError::Differs {
+            difference: Box::new(difference),
+            damage: None,
+        });
+    }
+    match &options.key {
+        KeyChoice::Own => keys::refuse_open_folder(options.key_folder)?,
+        KeyChoice::File(path) => {
+            keys::read_key_file(path)?;
+        }
+        KeyChoice::Ephemeral => {}
+    }
+    Ok(())
 }
 
 /// The ledger by its caches; `None` when they are missing, or nothing that was acknowledged vouches for them.

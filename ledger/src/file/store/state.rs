@@ -110,6 +110,7 @@ impl State {
             return Ok(());
         }
         let path = layout.tree();
+        durable::make_way(&path)?;
         let file = durable::open_or_create(&path)?;
         let bytes: Vec<u8> = self
             .fresh
@@ -143,6 +144,8 @@ impl State {
 
     /// The state that `tip` and `tree` keep; `None` when they are missing or do not fit each other.
     pub(super) fn load(layout: &Layout) -> Result<Option<Self>, FileError> {
+        durable::make_way(&layout.tip())?;
+        durable::make_way(&layout.tree())?;
         let Some(tip) = durable::read(&layout.tip())?.and_then(|bytes| Tip::parse(&bytes)) else {
             return Ok(None);
         };

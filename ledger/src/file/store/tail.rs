@@ -61,9 +61,6 @@ pub enum ReadRecordsError {
         /// Its length now; 0 when it is gone.
         found: u64,
     },
-    /// A segment is something else than a file.
-    #[error("{} is not a regular file", .0.display())]
-    NotAFile(PathBuf),
     /// Something follows the last record that a segment may hold.
     #[error("{} goes on after its {SEGMENT_RECORDS} records", .0.display())]
     Surplus(PathBuf),
@@ -101,11 +98,7 @@ pub(super) fn read_on(
                 expected => Err(shrunk(expected, 0)),
             };
         };
-        let facts = durable::inspect(&file, &path)?;
-        if !facts.is_file() {
-            return Err(ReadRecordsError::NotAFile(path));
-        }
-        let length = facts.len();
+        let length = durable::inspect(&file, &path)?.len();
         if length < state.offset {
             return Err(shrunk(state.offset, length));
         }

@@ -269,7 +269,7 @@ fn segments_roll() {
     let refused = store.append(note("x"), None, &stamp(), Durability::Durable);
     assert!(matches!(
         refused,
-        Err(AppendError::Read(ReadRecordsError::NotAFile(_)))
+        Err(AppendError::Read(ReadRecordsError::File(error))) if error.is_not_regular()
     ));
     std::fs::remove_file(place.segment(1)).unwrap();
     let refused = store.append(note("x"), None, &stamp(), Durability::Durable);

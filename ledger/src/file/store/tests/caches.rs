@@ -192,3 +192,109 @@ fn the_newest_host_is_read_from_its_signed_line_alone() {
     std::fs::write(place.segment(0), &text[..text.len() / 2]).unwrap();
     assert_eq!(store.newest_host().unwrap(), None);
 }
+
+fn fifo(path: &Path) {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    mknodat(CWD, path, FileType::Fifo, Mode::from(0o600), 0).unwrap();
+}
+
+type Put<'a> = Box<dyn Fn(&Path) + 'a>;
+
+/// Puts something else where a derived file was: a named pipe, a link to `victim`, a dangling link.
+fn others(victim: &Path) -> [(&'static str, Put<'_>); 3] {
+    use std::os::unix::fs::symlink;
+    [
+        ("pipe", Box::new(fifo)),
+        ("link", Box::new(move |path| symlink(victim, path).unwrap())),
+        (
+            "dangling link",
+            Box::new(move |path| symlink(victim.with_extension("none"), path).unwrap()),
+        ),
+    ]
+}
+
+#[test]
+fn what_is_no_regular_file_in_place_of_a_cache_is_replaced() {
+    for name in ["tip", "tree", "tip.new", "checkpoint.new"] {
+        let place = with_some_records();
+        let victim = place.at.path().join("victim");
+        std::fs::write(&victim, "mine").unwrap();
+        for (what, put) in others(&victim) {
+            let path = place.dir().join(name);
+            let _ = std::fs::remove_file(&path);
+            put(&path);
+            goes_on(
+                &place,
+                !name.ends_with(".new"),
+                &format!("{what} as {name}"),
+            );
+            assert_eq!(std::fs::read(&victim).unwrap(), b"mine", "{what} as {name}");
+            assert!(!victim.with_extension("none").exists(), "{what} as {name}");
+        }
+        let path = place.dir().join(name);
+        let _ = std::fs::remove_file(&path);
+        if !name.ends_with(".new") {
+            std::fs::create_dir(&path).unwrap();
+            let error = place.try_open().unwrap_err();
+            assert!(
+                says(&error).contains("a folder stands there"),
+                "{name}: {}",
+                says(&error)
+            );
+        }
+    }
+}
+
+fn says(error: &dyn std::error::Error) -> String {
+    let above = error.source().map(says);
+    format!("{error}: {}", above.unwrap_or_default())
+}
+
+#[test]
+fn what_is_no_regular_file_in_place_of_lock_checkpoint_or_records_is_refused() {
+    for name in ["lock", "checkpoint", "records/00000000.jsonl"] {
+        let place = with_some_records();
+        let path = place.dir().join(name);
+        let victim = place.at.path().join("victim");
+        std::fs::rename(&path, &victim).unwrap();
+        let before = std::fs::read(&victim).unwrap();
+        for (what, put) in others(&victim) {
+            put(&path);
+            if name.starts_with("records") && what == "dangling link" {
+                // As good as missing.
+                assert!(place.try_open().is_err());
+            } else {
+                let error = place.try_open().unwrap_err();
+                assert!(
+                    says(&error).contains("stands there"),
+                    "{what}: {}",
+                    says(&error)
+                );
+            }
+            std::fs::remove_file(&path).unwrap();
+            assert_eq!(std::fs::read(&victim).unwrap(), before, "{what} as {name}");
+        }
+        std::fs::create_dir(&path).unwrap();
+        let error = place.try_open().unwrap_err();
+        assert!(
+            says(&error).contains("a folder stands there"),
+            "{}",
+            says(&error)
+        );
+    }
+}
+
+#[test]
+fn a_pipe_in_place_of_a_run_lock_or_a_key_keeps_nobody_waiting() {
+    let place = with_some_records();
+    std::fs::create_dir_all(place.dir().join("runs")).unwrap();
+    fifo(&place.dir().join("runs").join("x.lock"));
+    goes_on(&place, false, "run lock");
+    assert!(!place.dir().join("runs").join("x.lock").exists());
+    let path = place.at.path().join("key.pem");
+    fifo(&path);
+    assert!(matches!(
+        read_key_file(&path),
+        Err(KeyFileError::NotAFile(_))
+    ));
+}

@@ -214,3 +214,25 @@ fn a_relative_folder_stays_where_it_was() {
     let store = place.open();
     assert!(store.root().is_absolute());
 }
+
+#[test]
+fn a_ledger_that_is_refused_leaves_no_folder() {
+    let place = Place::new();
+    say(&mut place.open(), "kept");
+    std::fs::remove_dir_all(place.dir()).unwrap();
+    // By its own path, and through a link to the folder above.
+    let link = place.at.path().join("link");
+    std::os::unix::fs::symlink(place.at.path(), &link).unwrap();
+    for dir in [place.dir(), link.join("ledger")] {
+        let refused = place.try_open_at(&dir, |_| {});
+        assert!(matches!(refused, Err(OpenLedgerError::Differs { .. })));
+        assert!(!place.dir().exists());
+    }
+    let refused = place.try_open_at(&place.at.path().join("new/one"), |options| {
+        options.key = KeyChoice::File(place.at.path().join("no such key"));
+    });
+    assert!(matches!(refused, Err(OpenLedgerError::Key(_))));
+    assert!(!place.at.path().join("new").exists());
+    say(&mut place.accept(), "goes on");
+    place.walk_covered();
+}
