@@ -74,10 +74,21 @@ pub(super) enum NotStarted {
     Lost,
 }
 
-/// Whether a child that is not reaped yet has executed a program, by the kernel's own flag.
+/// Whether a child that is not reaped yet has executed a program, by the kernel's own flag. Where no /proc of this pid
+/// namespace could be had, a child that has just died counts as not started when it may have died before.
 fn has_executed(pid: i32) -> bool {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    flags(&stat).is_some_and(|flags| flags & FORKED_NO_EXEC == 0)
+    let own = std::fs::read_link("/proc/self").unwrap_or_default();
+    if own.as_os_str() == std::process::id().to_string().as_str() {
+        let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+        return flags(&stat).is_some_and(|flags| flags & FORKED_NO_EXEC == 0);
+    }
+    use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    match waitid(Id::Pid(nix::unistd::Pid::from_raw(pid)), look) {
+        Ok(WaitStatus::StillAlive) => true,
+        Ok(WaitStatus::Exited(_, status)) => status != super::FAILED,
+        _ => false,
+    }
 }
 
 /// The ninth field of /proc/PID/stat (proc_pid_stat(5)); the second is a name that may hold anything.
@@ -233,7 +244,7 @@ fn spawn(
             apply(spec, own_terminal, &mut applied);
             let errno = become_workload(&call, &applied, &mut text, &go_read, &report_write);
             let _ = nix::unistd::write(&status_write, &errno.to_le_bytes());
-            process::exit_now(127)
+            process::exit_now(super::FAILED)
         }
         Some(pid) => {
             drop((go_read, status_write, report_write));
@@ -416,7 +427,9 @@ mod tests {
             environment: Ok(Vec::new()),
         };
         let (works, missing) = (call("/bin/true"), call("/no/such/program"));
-        let child = waiting(|_| drop(works.execute()));
+        let child = waiting(|_| {
+            let _ = works.execute();
+        });
         assert_eq!(child.go(&control), Ok(()));
         reap(&child);
         let child = waiting(|status| {

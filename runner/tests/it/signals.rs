@@ -190,6 +190,7 @@ fn only_a_regular_file_is_a_program() {
         let long = world.file("in/long", "");
         let file = std::fs::File::options().write(true).open(&long).unwrap();
         file.set_len(200 << 30).unwrap();
+        drop(file);
         let mode: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         for path in [&pipe, &long] {
             std::fs::set_permissions(path, mode.clone()).unwrap();

@@ -89,7 +89,7 @@ fn answer_syscalls(policy: &Policy) -> Answer {
             allow.iter().any(|name| name == call)
         }
     };
-    if !LAUNCH_CALLS.iter().all(|call| is_open(call)) {
+    if !LAUNCH_CALLS.iter().all(is_open) {
         return cannot(Reason::LAUNCH_CALLS_DENIED);
     }
     if !allow.is_empty() {
