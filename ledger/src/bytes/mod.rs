@@ -3,4 +3,5 @@
 pub mod canon;
 pub mod hash;
 pub mod key;
+pub mod text;
 pub mod time;

@@ -15,11 +15,17 @@ use ledger::facts::policy::{
 use super::events::{Events, OpenEventsError};
 use super::status::status;
 use super::{FAILED, Global, ledger as ledgers, report};
-use crate::plan::{Input, Job, Runtime, Secret};
+use crate::plan::{Input, Job, Reason, Runtime, Secret};
 use crate::run::{Event, Finished, Observer, Request, Stdin, execute};
+
+/// Exit statuses, for `exec --help`.
+const STATUSES: &str = "Exit status: the workload's own; 124 deadline; 125 the runner failed or the record cannot be kept; \
+126 refused, a requested control is not available; 127 program not found or not executable; 128+n signal n. \
+--events tells them apart where a workload uses these numbers itself.";
 
 /// What `exec` and `plan` take.
 #[derive(Debug, Args)]
+#[command(after_help = STATUSES)]
 pub(super) struct ExecArgs {
     /// A policy of the catalogue, or a file
     #[arg(short = 'P', long, value_name = "NAME|FILE", default_value = DEFAULT_POLICY)]
@@ -39,7 +45,7 @@ pub(super) struct ExecArgs {
     /// Which network is reachable: none, loopback, allowlist or unrestricted
     #[arg(long, value_name = "MODE")]
     network: Option<NetworkMode>,
-    /// Allow this destination (needs egress)
+    /// Allow this destination; refused, allowlists need a forwarder that this version does not have
     #[arg(long, value_name = "HOST:PORT", action = ArgAction::Append)]
     allow: Vec<HostPort>,
     /// Limit memory of the whole tree, such as 512M; makes the control required
@@ -54,7 +60,8 @@ pub(super) struct ExecArgs {
     /// Kill the whole tree after this time, such as 30s
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
-    /// Run as host root: makes user and privilege unsupported
+    /// Map the workload to host root; user and privilege are then not declared, and a policy that requires them
+    /// refuses without --best-effort
     #[arg(long)]
     as_root: bool,
     /// Go on with a ledger that lost records; a record says so
@@ -140,6 +147,13 @@ pub(super) enum ExecError {
     #[error("{0}")]
     #[diagnostic(code(runner::exec::runtime), help("`runner runtimes` lists them"))]
     Runtime(String),
+    /// Not without being told.
+    #[error("the native runtime isolates nothing")]
+    #[diagnostic(
+        code(runner::exec::native),
+        help("say --allow-native, or set RUNNER_ALLOW_NATIVE=1, if that is meant")
+    )]
+    Native,
     /// The events cannot be written.
     #[error(transparent)]
     #[diagnostic(code(runner::exec::events))]
@@ -188,6 +202,9 @@ impl ExecArgs {
                 Some((name, value)) => changes
                     .environment
                     .push((name.to_owned(), value.to_owned())),
+                None if std::env::var_os(text).is_none() => {
+                    return Err(wrong("env", text, "no such variable is set".to_owned()));
+                }
                 None => changes.allowed_environment.push(text.clone()),
             }
         }
@@ -236,8 +253,7 @@ impl ExecArgs {
             self.runtime.as_str()
         };
         if named == "native" && !self.native_allowed() {
-            let text = "the native runtime isolates nothing: say --allow-native or set RUNNER_ALLOW_NATIVE=1";
-            return Err(ExecError::Runtime(text.to_owned()));
+            return Err(ExecError::Native);
         }
         if let Some(runtime) = crate::runtime::all()
             .into_iter()
@@ -380,7 +396,8 @@ fn tell(global: &Global, args: &ExecArgs, finished: &Finished, folder: &Path) {
         let program = &finished.program;
         let text = match result.reason {
             Some(NotExecuted::Refused) => format!(
-                "refused, record {sequence}: {obstacle}\n  way out: `runner doctor` says what on this host stands in the way; --best-effort runs without and records it"
+                "refused, record {sequence}: {obstacle}\n  way out: docs/gaps.md says what each reason means{}; --best-effort runs without and records it",
+                doctor_hint(obstacle)
             ),
             Some(NotExecuted::NotFound) => format!(
                 "not found inside, record {sequence}: {program}{}",
@@ -422,6 +439,24 @@ fn tell(global: &Global, args: &ExecArgs, finished: &Finished, folder: &Path) {
     }
 }
 
+/// The doctor knows about what the kernel refused, not about what this version lacks.
+fn doctor_hint(obstacle: &str) -> &'static str {
+    let of_this_host = [
+        Reason::NO_USER_NAMESPACE,
+        Reason::NAMESPACE_REFUSED,
+        Reason::MECHANISM_FAILED,
+        Reason::SUPPLEMENTARY_GROUPS_KEPT,
+    ];
+    if of_this_host
+        .iter()
+        .any(|reason| obstacle.contains(reason.as_str()))
+    {
+        ", and `runner doctor` what on this host stands in the way"
+    } else {
+        ""
+    }
+}
+
 fn errno(number: Option<i32>) -> String {
     number.map_or_else(String::new, |number| {
         crate::sys::errno_name(&io::Error::from_raw_os_error(number))
@@ -444,7 +479,7 @@ fn show_how(command: &[OsString]) -> String {
     found.map_or_else(String::new, |path| {
         let folder = path.parent().unwrap_or(Path::new("/")).display();
         format!(
-            "\n  it exists outside as {}: --read {folder} would show it",
+            "\n  it exists outside: `--read {folder} -- {}` would show and run it",
             path.display()
         )
     })

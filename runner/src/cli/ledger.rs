@@ -65,8 +65,12 @@ fn base(name: &'static str, below_home: &str, what: &'static str) -> Result<Path
 
 /// The ledger folder that a command line means.
 pub(super) fn folder(global: &Global) -> Result<PathBuf, LedgerError> {
-    match &global.ledger {
-        Some(folder) => Ok(std::path::absolute(folder).unwrap_or_else(|_| folder.clone())),
+    let named = global
+        .ledger
+        .clone()
+        .or_else(|| variable("RUNNER_LEDGER").map(PathBuf::from));
+    match named {
+        Some(folder) => Ok(std::path::absolute(&folder).unwrap_or(folder)),
         None => Ok(base("XDG_STATE_HOME", ".local/state", "the ledger")?.join("default")),
     }
 }

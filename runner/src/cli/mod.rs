@@ -32,12 +32,7 @@ pub(crate) const FAILED: u8 = 125;
 
 /// Runs untrusted workloads in sandboxes and writes what happened into a signed ledger.
 #[derive(Debug, Parser)]
-#[command(
-    name = "runner",
-    version,
-    max_term_width = 100,
-    disable_help_subcommand = true
-)]
+#[command(name = "runner", version, max_term_width = 100)]
 pub struct Cli {
     #[command(flatten)]
     global: Global,
@@ -47,15 +42,10 @@ pub struct Cli {
 
 /// Flags of every command.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Global options")]
 struct Global {
-    /// The ledger folder [default: $XDG_STATE_HOME/containment-ledger/default]
-    #[arg(
-        long,
-        global = true,
-        value_name = "DIR",
-        env = "RUNNER_LEDGER",
-        hide_env_values = true
-    )]
+    /// The ledger folder [default: $RUNNER_LEDGER, else $XDG_STATE_HOME/containment-ledger/default]
+    #[arg(long, global = true, value_name = "DIR")]
     ledger: Option<PathBuf>,
     /// The signing key: a PKCS#8 file, `ephemeral`, or ssh-agent:SHA256:… [default: the ledger's own]
     #[arg(long, global = true, value_name = "KEY")]
@@ -152,8 +142,7 @@ pub fn main() -> ExitCode {
     match Cli::try_parse_from(&arguments) {
         Ok(cli) => run(cli),
         Err(error) => {
-            // A closed stdout is no reason to fail.
-            let _ = error.print();
+            report::usage(&error);
             match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
                 _ if is_exec(&arguments) => ExitCode::from(FAILED),

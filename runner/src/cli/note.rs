@@ -28,6 +28,11 @@ pub(super) fn run(global: &Global, args: NoteArgs) -> u8 {
             return FAILED;
         }
     };
+    // Whoever runs next ends the runs whose runner died.
+    if let Err(error) = store.ready(&stamp) {
+        report::diagnostic(error);
+        return FAILED;
+    }
     match store.append(
         Body::Note(Note { text: args.text }),
         None,

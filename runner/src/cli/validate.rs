@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use ledger::bytes::text::visible;
 use ledger::facts::policy::Policy;
 
 use super::{Global, NEGATIVE, report};
@@ -56,7 +57,7 @@ pub(super) fn run(global: &Global, args: &ValidateArgs) -> u8 {
             report::print(&format!(
                 "{} {}\n",
                 if *good { "valid  " } else { "invalid" },
-                path.display()
+                visible(&path.display().to_string())
             ));
         }
         if results.is_empty() {

@@ -54,7 +54,9 @@ pub struct Spec {
     pub give_up_privilege: bool,
     /// Limit on open files of each process.
     pub open_files: Option<u64>,
-    /// Filter for the workload.
+    /// Filters that every workload has.
+    pub base: Vec<Vec<Instruction>>,
+    /// The policy's filter for the workload.
     pub seccomp: Option<Vec<Instruction>>,
     /// Landlock for the workload.
     pub landlock: Option<LandlockSpec>,

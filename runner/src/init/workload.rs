@@ -378,8 +378,23 @@ fn apply(spec: &Spec, own_terminal: Option<&OwnTerminal>, outcomes: &mut Outcome
     if let Some(rules) = &spec.landlock {
         outcomes.note("landlock", landlock::restrict(rules));
     }
+    if spec.give_up_privilege {
+        // The session keyring of whoever started the runner holds keys of the host.
+        let own = identity::new_session_keyring();
+        outcomes.note(
+            "session-keyring",
+            own.map_err(|error| Failure::call("join a new session keyring", &error)),
+        );
+    }
+    for program in &spec.base {
+        let installed = filter::install("base-filter", program);
+        outcomes.note(
+            "base-filter",
+            installed.map_err(|error| Failure::call("install the base filter", &error)),
+        );
+    }
     if let Some(program) = &spec.seccomp {
-        let installed = filter::install(program);
+        let installed = filter::install("seccomp", program);
         outcomes.note(
             "seccomp",
             installed.map_err(|error| Failure::call("install the filter", &error)),

@@ -7,7 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
+use seccompiler::{
+    SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch,
+};
 
 use crate::sys::filter::Instruction;
 
@@ -98,6 +101,122 @@ pub enum CompileFilterError {
     Backend(#[from] seccompiler::BackendError),
 }
 
+/// Bits that make a program run as its owner or group.
+const SET_ID_BITS: [u64; 2] = [0o4000, 0o2000];
+/// Flags with which opening makes a file: O_CREAT, and the bit that only O_TMPFILE has.
+const CREATING: [u64; 2] = [libc::O_CREAT as u64, 0o20_000_000];
+/// Families that a network namespace holds (address_families(7)). AF_VSOCK, for one, belongs to the machine.
+const HELD_FAMILIES: [libc::c_int; 4] = [
+    libc::AF_UNIX,
+    libc::AF_INET,
+    libc::AF_INET6,
+    libc::AF_NETLINK,
+];
+
+/// The filters that every sandbox has, whatever its policy says about system calls:
+///
+/// - no file gets a set-user-id or set-group-id bit: below a writable folder it would act for the folder's owner on
+///   the host (calls whose mode cannot be seen here, openat2 and io_uring, are not there or denied);
+/// - no socket of a family that network namespaces do not hold, where the network is restricted;
+/// - no resource limit of pid 1 is changed.
+///
+/// # Errors
+/// seccompiler refuses.
+pub fn base(
+    architecture: Architecture,
+    network_is_own: bool,
+) -> Result<Vec<Vec<Instruction>>, CompileFilterError> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+    let has_bit = |argument: u8, bit: u64| {
+        SeccompCondition::new(
+            argument,
+            SeccompCmpArgLen::Dword,
+            SeccompCmpOp::MaskedEq(bit),
+            bit,
+        )
+    };
+    for (name, mode) in [
+        ("chmod", 1),
+        ("fchmod", 1),
+        ("fchmodat", 2),
+        ("fchmodat2", 2),
+        ("creat", 1),
+        ("mknod", 1),
+        ("mknodat", 2),
+    ] {
+        let Some(number) = architecture.number(name) else {
+            continue;
+        };
+        for bit in SET_ID_BITS {
+            rules
+                .entry(number)
+                .or_default()
+                .push(SeccompRule::new(vec![has_bit(mode, bit)?])?);
+        }
+    }
+    for (name, flags, mode) in [("open", 1, 2), ("openat", 2, 3)] {
+        let Some(number) = architecture.number(name) else {
+            continue;
+        };
+        for bit in SET_ID_BITS {
+            for creating in CREATING {
+                let rule = SeccompRule::new(vec![has_bit(flags, creating)?, has_bit(mode, bit)?])?;
+                rules.entry(number).or_default().push(rule);
+            }
+        }
+    }
+    if let Some(number) = architecture.number("prlimit64") {
+        let is_first = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, 1)?;
+        rules
+            .entry(number)
+            .or_default()
+            .push(SeccompRule::new(vec![is_first])?);
+    }
+    if network_is_own && let Some(number) = architecture.number("socket") {
+        let other: Result<Vec<_>, _> = HELD_FAMILIES
+            .iter()
+            .map(|family| {
+                SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, *family as u64)
+            })
+            .collect();
+        rules
+            .entry(number)
+            .or_default()
+            .push(SeccompRule::new(other?)?);
+    }
+    for name in ["io_uring_setup", "io_uring_enter", "io_uring_register"] {
+        rules.extend(architecture.number(name).map(|number| (number, Vec::new())));
+    }
+    let denied = assemble(rules, libc::EPERM, architecture)?;
+    // A program that meets ENOSYS uses openat, which can be judged.
+    let absent = architecture
+        .number("openat2")
+        .map(|number| (number, Vec::new()));
+    let absent = assemble(absent.into_iter().collect(), libc::ENOSYS, architecture)?;
+    Ok(vec![denied, absent])
+}
+
+fn assemble(
+    rules: BTreeMap<i64, Vec<SeccompRule>>,
+    errno: libc::c_int,
+    architecture: Architecture,
+) -> Result<Vec<Instruction>, CompileFilterError> {
+    let action = SeccompAction::Errno(errno as u32);
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, architecture.target())?;
+    let body: seccompiler::BpfProgram = filter.try_into()?;
+    Ok(with_own_head(body, architecture))
+}
+
+fn with_own_head(body: seccompiler::BpfProgram, architecture: Architecture) -> Vec<Instruction> {
+    let body = body.into_iter().skip(3).map(|i| Instruction {
+        code: i.code,
+        jt: i.jt,
+        jf: i.jf,
+        k: i.k,
+    });
+    head(architecture).into_iter().chain(body).collect()
+}
+
 /// Compiles a filter. A name that another architecture has and this one has not is left out: there is no such
 /// call to deny or allow.
 ///
@@ -135,15 +254,7 @@ pub fn compile(
         return Err(CompileFilterError::Empty);
     }
     let filter = SeccompFilter::new(rules, otherwise, on_match, architecture.target())?;
-    let body: seccompiler::BpfProgram = filter.try_into()?;
-    let head = head(architecture);
-    let body = body.into_iter().skip(3).map(|i| Instruction {
-        code: i.code,
-        jt: i.jt,
-        jf: i.jf,
-        k: i.k,
-    });
-    Ok(head.into_iter().chain(body).collect())
+    Ok(with_own_head(filter.try_into()?, architecture))
 }
 
 fn head(architecture: Architecture) -> Vec<Instruction> {
@@ -167,6 +278,10 @@ mod tests {
 
     /// A classic BPF interpreter of the instructions that filters are made of.
     fn run(program: &[Instruction], arch: u32, number: u32) -> u32 {
+        run_with(program, arch, number, [0; 6])
+    }
+
+    fn run_with(program: &[Instruction], arch: u32, number: u32, arguments: [u64; 6]) -> u32 {
         let (mut at, mut accumulator) = (0usize, 0u32);
         for _ in 0..10_000 {
             let i = program[at];
@@ -177,9 +292,15 @@ mod tests {
                     accumulator = match i.k {
                         NUMBER_OFFSET => number,
                         ARCH_OFFSET => arch,
+                        // seccomp_data.args, little-endian: low word first.
+                        k if (16..64).contains(&k) => {
+                            let argument = arguments[(k as usize - 16) / 8];
+                            (if k % 8 == 0 { argument } else { argument >> 32 }) as u32
+                        }
                         k => panic!("load {k}"),
                     }
                 }
+                0x54 => accumulator &= i.k,
                 JUMP_EQUAL => at += jump(accumulator == i.k),
                 JUMP_AT_LEAST => at += jump(accumulator >= i.k),
                 0x05 => at += i.k as usize,
@@ -244,6 +365,93 @@ mod tests {
         }
         let program = compile(&Calls::Deny(&denied), Architecture::Aarch64).unwrap();
         assert_eq!(run(&program, 0x4000_0028, 3), RETURN_EPERM, "32-bit ARM");
+    }
+
+    #[test]
+    fn no_file_gets_a_bit_that_acts_for_its_owner() {
+        for architecture in [Architecture::X86_64, Architecture::Aarch64] {
+            let filters = base(architecture, true).unwrap();
+            let judge = |name: &str, arguments: &[u64]| {
+                let mut all = [0; 6];
+                all[..arguments.len()].copy_from_slice(arguments);
+                let number = architecture.number(name).unwrap() as u32;
+                let answers = filters
+                    .iter()
+                    .map(|filter| run_with(filter, architecture.audit(), number, all));
+                answers.min().unwrap()
+            };
+            for mode in [0o4755, 0o2755, 0o6000, 0o104_755] {
+                assert_eq!(judge("fchmod", &[3, mode]), RETURN_EPERM, "{mode:o}");
+                assert_eq!(judge("fchmodat", &[3, 0, mode]), RETURN_EPERM, "{mode:o}");
+                assert_eq!(judge("fchmodat2", &[3, 0, mode]), RETURN_EPERM, "{mode:o}");
+                assert_eq!(judge("mknodat", &[3, 0, mode]), RETURN_EPERM, "{mode:o}");
+                assert_eq!(
+                    judge("openat", &[3, 0, libc::O_CREAT as u64, mode]),
+                    RETURN_EPERM,
+                    "{mode:o}"
+                );
+                assert_eq!(
+                    judge("openat", &[3, 0, libc::O_TMPFILE as u64, mode]),
+                    RETURN_EPERM,
+                    "{mode:o}"
+                );
+                // Without a file being made the mode is whatever stood in the register.
+                assert_eq!(
+                    judge("openat", &[3, 0, libc::O_DIRECTORY as u64, mode]),
+                    ALLOW,
+                    "{mode:o}"
+                );
+            }
+            for mode in [0o755, 0o1777, 0o100_644] {
+                assert_eq!(judge("fchmod", &[3, mode]), ALLOW, "{mode:o}");
+                assert_eq!(
+                    judge("openat", &[3, 0, libc::O_CREAT as u64, mode]),
+                    ALLOW,
+                    "{mode:o}"
+                );
+            }
+            assert_eq!(judge("openat2", &[]), RETURN_ERRNO | libc::ENOSYS as u32);
+            assert_eq!(judge("io_uring_setup", &[]), RETURN_EPERM);
+            assert_eq!(judge("prlimit64", &[1]), RETURN_EPERM);
+            assert_eq!(judge("prlimit64", &[0]), ALLOW);
+        }
+        let filters = base(Architecture::X86_64, true).unwrap();
+        let chmod = Architecture::X86_64.number("chmod").unwrap() as u32;
+        assert_eq!(
+            run_with(
+                &filters[0],
+                AUDIT_ARCH_X86_64,
+                chmod,
+                [0, 0o4755, 0, 0, 0, 0]
+            ),
+            RETURN_EPERM
+        );
+    }
+
+    #[test]
+    fn sockets_are_of_families_that_a_network_namespace_holds() {
+        let socket = Architecture::X86_64.number("socket").unwrap() as u32;
+        let judge = |own: bool, family: i32| {
+            let filters = base(Architecture::X86_64, own).unwrap();
+            run_with(
+                &filters[0],
+                AUDIT_ARCH_X86_64,
+                socket,
+                [family as u64, 0, 0, 0, 0, 0],
+            )
+        };
+        for family in HELD_FAMILIES {
+            assert_eq!(judge(true, family), ALLOW);
+        }
+        for family in [
+            libc::AF_VSOCK,
+            libc::AF_PACKET,
+            libc::AF_ALG,
+            libc::AF_BLUETOOTH,
+        ] {
+            assert_eq!(judge(true, family), RETURN_EPERM);
+            assert_eq!(judge(false, family), ALLOW);
+        }
     }
 
     #[test]

@@ -17,14 +17,14 @@ pub fn all() -> Vec<Box<dyn Runtime>> {
 pub const LATER: &[(&str, &str)] = &[
     (
         "bwrap",
-        "needs the bwrap runtime, which this version does not have",
+        "needs the bwrap runtime, which comes with a later version",
     ),
     (
         "unshare",
-        "needs runtime templates, which this version does not have",
+        "needs runtime templates, which come with a later version",
     ),
     (
         "wasi",
-        "needs runner-wasi, which this version does not have",
+        "needs runner-wasi, which comes with a later version",
     ),
 ];

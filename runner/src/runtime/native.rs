@@ -72,6 +72,7 @@ impl Runtime for Native {
             deny_user_namespaces: false,
             give_up_privilege: false,
             open_files: None,
+            base: Vec::new(),
             seccomp: None,
             landlock: None,
             terminal: plan.job.terminal,

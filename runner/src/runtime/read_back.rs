@@ -19,7 +19,9 @@ pub(super) struct Expected {
     pub(super) no_privilege: bool,
     /// The workload's process stands beside pid 1; without a program there is none.
     pub(super) workload: bool,
-    /// A filter.
+    /// How many filters every workload has.
+    pub(super) base_filters: usize,
+    /// The policy's filter.
     pub(super) seccomp: bool,
     /// RLIMIT_NOFILE.
     pub(super) open_files: Option<u64>,
@@ -42,12 +44,13 @@ pub(super) struct Expected {
 }
 
 /// What is read from the workload's process.
-const WORKLOAD: [&str; 6] = [
+const WORKLOAD: [&str; 7] = [
     "set-ids",
     "set-groups",
     "capabilities",
     "bounding-set",
     "no-new-privs",
+    "base-filter",
     "seccomp",
 ];
 
@@ -187,17 +190,60 @@ fn read_status(
             held(field("NoNewPrivs")? == "1", "set no_new_privs"),
         );
     }
-    if expected.seccomp {
-        let filtered = if field("Seccomp")? == "2" {
-            Ok(())
-        } else {
-            Err(Failure::no_effect("install the filter"))
-        };
-        outcomes.note("seccomp", filtered);
+    if expected.workload {
+        read_filters(
+            field("Seccomp")?,
+            field("Seccomp_filters").ok(),
+            expected,
+            outcomes,
+        );
     }
     uids.first()
         .copied()
         .ok_or_else(|| Failure::no_effect(format!("read Uid in {path}")))
+}
+
+/// Filters are only counted (since Linux 5.9), but each kind comes in a number of its own.
+fn read_filters(mode: &str, count: Option<&str>, expected: &Expected, outcomes: &mut Outcomes) {
+    let wanted = expected.base_filters + usize::from(expected.seccomp);
+    let count: Option<usize> = count.and_then(|count| count.parse().ok());
+    let count = match (mode, count) {
+        // What this process runs under itself (a container's filter) is inherited.
+        ("2", Some(count)) => count.saturating_sub(own_filters()),
+        // Before 5.9: some filter is all that is known.
+        ("2", None) => wanted,
+        _ => 0,
+    };
+    let held = |is: bool, attempt: &str| {
+        if is {
+            Ok(())
+        } else {
+            Err(Failure::no_effect(attempt))
+        }
+    };
+    let has_policys = count >= wanted || count == usize::from(expected.seccomp);
+    if expected.seccomp {
+        outcomes.note(
+            "seccomp",
+            held(count > 0 && has_policys, "install the filter"),
+        );
+    }
+    let has_base = count >= wanted || count == expected.base_filters;
+    if expected.base_filters > 0 {
+        outcomes.note(
+            "base-filter",
+            held(count > 0 && has_base, "install the base filter"),
+        );
+    }
+}
+
+fn own_filters() -> usize {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Seccomp_filters:"));
+    line.and_then(|count| count.trim().parse().ok())
+        .unwrap_or(0)
 }
 
 fn read_session_and_limits(workload: i32, expected: &Expected, outcomes: &mut Outcomes) {

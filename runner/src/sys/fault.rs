@@ -30,6 +30,7 @@ pub const MECHANISMS: &[&str] = &[
     "limit-files",
     "close-descriptors",
     "landlock",
+    "base-filter",
     "seccomp",
 ];
 

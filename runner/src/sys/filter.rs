@@ -24,12 +24,12 @@ struct Program {
     filter: *const Instruction,
 }
 
-/// Puts a filter on this thread; it must have no_new_privs set.
+/// Puts a filter on this thread in the name of a mechanism; the thread must have no_new_privs set.
 ///
 /// # Errors
 /// EACCES without no_new_privs, EINVAL for a program that the kernel does not accept.
-pub fn install(program: &[Instruction]) -> io::Result<()> {
-    fault::guard("seccomp", || {
+pub fn install(mechanism: &'static str, program: &[Instruction]) -> io::Result<()> {
+    fault::guard(mechanism, || {
         let len = libc::c_ushort::try_from(program.len())
             .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
         let program = Program {

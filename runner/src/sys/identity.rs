@@ -151,3 +151,19 @@ pub fn new_session() -> io::Result<()> {
         check(unsafe { libc::setsid() }.into()).map(drop)
     })
 }
+
+/// Joins a new, anonymous session keyring (keyctl(2), KEYCTL_JOIN_SESSION_KEYRING); kernels without keys have none to
+/// inherit.
+///
+/// # Errors
+/// The kernel's.
+pub fn new_session_keyring() -> io::Result<()> {
+    const JOIN_SESSION_KEYRING: libc::c_int = 1;
+    let anonymous = std::ptr::null::<libc::c_char>();
+    // SAFETY: a null name asks for an anonymous keyring.
+    let joined = check(unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, anonymous) });
+    match joined {
+        Err(error) if error.raw_os_error() != Some(libc::ENOSYS) => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::world::{SUPPORTED, World, ready};
+use crate::world::{Ran, SUPPORTED, World, ready};
 
 #[test]
 fn wrong_usage_of_exec_is_125_and_of_others_2() {
@@ -311,4 +311,25 @@ fn colour_is_for_those_who_ask() {
     assert!(!world.run("exec -- true").err.contains(escape));
     let text: Value = world.run("--json --color always plan -- true").json();
     assert!(text.is_object());
+}
+
+#[test]
+fn text_of_others_is_shown_and_not_obeyed() {
+    let world = ready!();
+    let hostile = "nope\u{1b}]0;own\u{7}\u{1b}[2J\r\u{202e}VERIFIED";
+    let ran = world.exec("", &[hostile]).ended(127);
+    assert!(
+        !ran.err.contains(['\u{1b}', '\u{7}', '\r', '\u{202e}']),
+        "{:?}",
+        ran.err
+    );
+    assert!(ran.err.contains("nope\\u{1b}]0;own\\u{7}"), "{}", ran.err);
+    let read = format!("--read=/no/such/{hostile}");
+    let command = world.command(["exec", &read, "--", "true"]).output();
+    let ran = Ran::of(command.unwrap()).ended(125);
+    assert!(
+        !ran.err.contains(['\u{1b}', '\r', '\u{202e}']),
+        "{:?}",
+        ran.err
+    );
 }

@@ -46,11 +46,12 @@ fn when_it_fails(mechanism: &str) -> Rests {
         "set-ids" => On(&["user", "privilege"]),
         "capabilities" | "bounding-set" | "userns-limit" => On(&["privilege"]),
         // The kernel takes a filter only from who cannot gain privilege (seccomp(2)).
-        "no-new-privs" => On(&["privilege", "syscalls"]),
+        "no-new-privs" => On(&["network", "filesystem", "privilege", "syscalls"]),
         "new-session" => On(&["terminal"]),
         "limit-files" => On(&["files"]),
         "close-descriptors" => On(&["descriptors"]),
         "landlock" => Nothing("it stands behind the namespaces, which decide"),
+        "base-filter" => On(&["network", "filesystem"]),
         "seccomp" => On(&["syscalls"]),
         other => panic!("{other} has no entry"),
     }
@@ -154,6 +155,9 @@ fn check(mechanism: &str, kind: &str, rests: &Rests) {
                 let expected: &[&str] = match (kind, *control) {
                     // A fresh /proc takes a pid namespace, and a filter no_new_privs.
                     ("void", "process" | "syscalls") => &["no-effect", "mechanism-failed"],
+                    ("void", _) if mechanism == "no-new-privs" => {
+                        &["no-effect", "mechanism-failed"]
+                    }
                     ("void", _) => &["no-effect", "protect-failed"],
                     _ => &[
                         "mechanism-failed",

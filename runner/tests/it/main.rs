@@ -15,6 +15,7 @@ mod faults;
 mod filesystem;
 mod host_files;
 mod identity;
+mod leftovers;
 mod network;
 mod order;
 mod probe;

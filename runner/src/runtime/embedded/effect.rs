@@ -66,6 +66,7 @@ pub(super) fn expected(
         ids: Some((ids.host_uid(), ids.host_gid())),
         no_privilege: true,
         workload: runs,
+        base_filters: spec.base.len(),
         seccomp: runs && spec.seccomp.is_some(),
         open_files: spec.open_files.filter(|_| runs),
         session: runs,
@@ -83,9 +84,15 @@ pub(super) fn expected(
 fn mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
     let tree = ["namespace-mount", "pivot-root"];
     match control {
-        Control::Network => vec!["namespace-network"],
+        Control::Network => vec!["namespace-network", "base-filter"],
         Control::Filesystem => {
-            let mut needed = vec!["namespace-mount", "pivot-root", "read-only", "proc-mask"];
+            let mut needed = vec![
+                "namespace-mount",
+                "pivot-root",
+                "read-only",
+                "proc-mask",
+                "base-filter",
+            ];
             if plan.tree.binds.iter().any(|bind| plan.tree.protects(bind)) {
                 needed.push("protect");
             }
@@ -115,6 +122,7 @@ fn mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
         }
         Control::Ipc => vec![
             "namespace-ipc",
+            "session-keyring",
             "namespace-network",
             "namespace-mount",
             "pivot-root",

@@ -127,6 +127,7 @@ impl Embedded {
             program: Some(launch::program(plan)),
             fault: fault::text(),
             root: Some(root),
+            base: base_filters(plan)?,
             seccomp: filter,
         };
         let kept = launch::Prepared { streams, planted };
@@ -233,6 +234,18 @@ fn filter(plan: &Plan) -> Result<Option<Vec<crate::sys::filter::Instruction>>, L
     };
     let compiled = seccomp::compile(&calls, architecture);
     compiled.map(Some).map_err(|error| LaunchError::Step {
+        what: error_chain(&error),
+    })
+}
+
+/// Empty where no filter can be made; what rests on it is then not declared.
+fn base_filters(plan: &Plan) -> Result<Vec<Vec<crate::sys::filter::Instruction>>, LaunchError> {
+    let Some(architecture) = Architecture::native() else {
+        return Ok(Vec::new());
+    };
+    let network_is_own = plan.policy.network.mode != NetworkMode::Unrestricted;
+    let compiled = seccomp::base(architecture, network_is_own);
+    compiled.map_err(|error| LaunchError::Step {
         what: error_chain(&error),
     })
 }
