@@ -29,6 +29,10 @@ impl Events {
         };
         let file = match to.parse::<i32>() {
             Ok(number) => open_descriptor(number).map_err(failed)?,
+            // A number that no descriptor can have is not the name of a file; `./5000000000` is.
+            Err(_) if to.bytes().all(|byte| byte.is_ascii_digit()) => {
+                return Err(failed(io::Error::from_raw_os_error(libc::EBADF)));
+            }
             Err(_) => std::fs::OpenOptions::new()
                 .create(true)
                 .append(true)

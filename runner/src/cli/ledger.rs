@@ -133,6 +133,11 @@ pub(super) fn evidence(global: &Global, store: Option<&Store>) -> Vec<PathBuf> {
     let mut paths = store.map(Store::evidence_paths).unwrap_or_default();
     paths.extend(folder(global).ok());
     paths.extend(key_folder().ok());
+    // Who could write there could have the next run remove files.
+    paths.extend(match store {
+        Some(_) => crate::mechanism::placeholders::prepare().ok(),
+        None => crate::mechanism::placeholders::folder(),
+    });
     if let Some(file) = global.key.as_deref().filter(|key| Path::new(key).exists()) {
         paths.extend(std::path::absolute(file).ok());
     }

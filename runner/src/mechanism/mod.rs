@@ -5,6 +5,7 @@ pub mod identity;
 pub mod landlock;
 pub mod mounts;
 pub mod owners;
+pub mod placeholders;
 pub mod protect;
 pub mod root;
 pub mod seccomp;

@@ -5,6 +5,31 @@ use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
+/// File systems that show the kernel, its devices or other processes, and not files.
+const KERNEL: [&str; 21] = [
+    "proc",
+    "sysfs",
+    "devtmpfs",
+    "devpts",
+    "mqueue",
+    "nsfs",
+    "cgroup",
+    "cgroup2",
+    "debugfs",
+    "tracefs",
+    "securityfs",
+    "selinuxfs",
+    "smackfs",
+    "bpf",
+    "configfs",
+    "efivarfs",
+    "pstore",
+    "fusectl",
+    "binfmt_misc",
+    "rpc_pipefs",
+    "nfsd",
+];
+
 /// One line of mountinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
@@ -25,6 +50,12 @@ impl Mount {
     #[must_use]
     pub fn has(&self, option: &str) -> bool {
         self.options.iter().any(|set| set == option)
+    }
+
+    /// Whether it shows the kernel instead of files.
+    #[must_use]
+    pub fn is_kernel(&self) -> bool {
+        KERNEL.contains(&self.kind.as_str())
     }
 }
 

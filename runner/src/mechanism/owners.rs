@@ -318,6 +318,21 @@ pub enum MapOwnersError {
     /// The user namespace that the maps stand in could not be made.
     #[error("cannot make a user namespace for id maps: {0}")]
     Namespace(Failure),
+    /// A kernel file system lies below the source, and none of those maps owners.
+    #[error(
+        "{path} is a file system of the kernel ({kind}), which cannot be shown with mapped owners ({error}); show the folders beside it instead of {source_path}",
+        path = path.display(), source_path = source_path.display()
+    )]
+    Kernel {
+        /// Where it is mounted.
+        path: PathBuf,
+        /// Its type.
+        kind: String,
+        /// The error's name.
+        error: String,
+        /// What was to be shown.
+        source_path: PathBuf,
+    },
     /// A file system refuses mapped owners.
     #[error(
         "{path} is on a file system that refuses mapped owners ({error}); give the folder to the id by `chown -R {id}:{id} {path}`, or run with --as-root, which makes user and privilege unsupported",
@@ -366,11 +381,20 @@ impl OwnerMaps {
         let id = self.id;
         let namespace = self.namespace(metadata.uid(), metadata.gid())?;
         if let Err(error) = mount::map_owners(tree.as_fd(), namespace.as_fd(), true) {
-            let path = refusing_mount(path, namespace).unwrap_or_else(|| path.to_owned());
-            return Err(MapOwnersError::Refused {
-                path,
-                error: errno_name(&error),
-                id,
+            let refusing = refusing_mount(path, namespace);
+            let error = errno_name(&error);
+            return Err(match refusing {
+                Some((refusing, Some(kind))) => MapOwnersError::Kernel {
+                    path: refusing,
+                    kind,
+                    error,
+                    source_path: path.to_owned(),
+                },
+                refusing => MapOwnersError::Refused {
+                    path: refusing.map_or_else(|| path.to_owned(), |(path, _)| path),
+                    error,
+                    id,
+                },
             });
         }
         Ok(tree)
@@ -419,17 +443,23 @@ fn open_without_links(path: &Path) -> io::Result<OwnedFd> {
     Ok(openat2(nix::fcntl::AT_FDCWD, path, how)?)
 }
 
-/// Which mount at or below `path` cannot be mapped: mapping is all or nothing, so each is tried alone.
-fn refusing_mount(path: &Path, namespace: &OwnedFd) -> Option<PathBuf> {
+/// Which mount at or below `path` cannot be mapped, and its type if that is one of the kernel's own: mapping is all
+/// or nothing, so each is tried alone.
+fn refusing_mount(path: &Path, namespace: &OwnedFd) -> Option<(PathBuf, Option<String>)> {
     let mounts = mounts::read(Path::new("/proc/self/mountinfo")).ok()?;
-    let below: Vec<PathBuf> = mounts::below(&mounts, path)
-        .map(|mount| mount.target.clone())
-        .collect();
-    std::iter::once(path.to_owned())
-        .chain(below)
-        .find(|target| {
-            clone_path(target, false).is_ok_and(|tree| {
-                mount::map_owners(tree.as_fd(), namespace.as_fd(), false).is_err()
-            })
-        })
+    let below = mounts::below(&mounts, path).map(|mount| {
+        let kind = mount.is_kernel().then(|| mount.kind.clone());
+        (mount.target.clone(), kind)
+    });
+    let refuses = |target: &Path| {
+        clone_path(target, false)
+            .is_ok_and(|tree| mount::map_owners(tree.as_fd(), namespace.as_fd(), false).is_err())
+    };
+    // The source itself is listed among the mounts only where it is a mount point. A kernel file system comes first:
+    // whatever is done about the others, it stays in the way.
+    let (kernel, files): (Vec<_>, Vec<_>) = below
+        .chain(std::iter::once((path.to_owned(), None)))
+        .partition(|(_, kind)| kind.is_some());
+    let mut all = kernel.into_iter().chain(files);
+    all.find(|(target, _)| refuses(target))
 }

@@ -4,14 +4,14 @@
 //! A protected path is bound onto itself read-only, and every folder between it and the writable folder is
 //! bound onto itself too: the kernel refuses to rename or remove a mount point, so nobody can move the
 //! folder away and make another. A path that is not there is made empty first, by whoever starts the run, and
-//! removed afterwards ([`Placeholders`]); else the workload could make it.
+//! removed afterwards ([`super::placeholders`]); else the workload could make it.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
-use nix::sys::stat::Mode;
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, root};
@@ -36,17 +36,18 @@ pub struct ProtectSpec {
 /// # Errors
 /// A path is missing, leads over a symbolic link, or cannot be bound.
 pub fn apply(new_root: BorrowedFd<'_>, spec: &ProtectSpec) -> Result<(), Failure> {
+    let mut bound = BTreeSet::new();
     for path in &spec.pinned {
         let full = spec.folder.join(path);
         fault::guard("protect", || {
-            bind_each(new_root, &spec.folder, Path::new(path), false)
+            bind_each(new_root, &spec.folder, Path::new(path), false, &mut bound)
         })
         .map_err(|error| Failure::call(format!("pin {}", full.display()), &error))?;
     }
     for path in &spec.paths {
         let full = spec.folder.join(path);
         fault::guard("protect", || {
-            bind_each(new_root, &spec.folder, Path::new(path), true)
+            bind_each(new_root, &spec.folder, Path::new(path), true, &mut bound)
         })
         .map_err(|error| Failure::call(format!("protect {}", full.display()), &error))?;
     }
@@ -59,6 +60,7 @@ fn bind_each(
     folder: &Path,
     path: &Path,
     protect: bool,
+    bound: &mut BTreeSet<PathBuf>,
 ) -> io::Result<()> {
     let mut at = PathBuf::new();
     let mut components = path.components().peekable();
@@ -71,6 +73,10 @@ fn bind_each(
         let is_folder = std::fs::File::from(place.try_clone()?).metadata()?.is_dir();
         // `.git` can be a file that names another folder; then that file is what decides.
         let read_only = protect && (last || !is_folder);
+        // Each bind copies the mounts below: once is enough, and more would multiply them.
+        if !read_only && bound.contains(&at) {
+            continue;
+        }
         let itself = mount::clone_tree(Some(place.as_fd()), c"", true)?;
         if read_only {
             let attributes = Attributes {
@@ -89,6 +95,7 @@ fn bind_each(
             }
         }
         mount::attach(itself.as_fd(), place.as_fd())?;
+        bound.insert(at.clone());
         if read_only {
             return Ok(());
         }
@@ -97,7 +104,7 @@ fn bind_each(
 }
 
 /// Opens a path below a folder in which somebody hostile may have made links: none is followed.
-fn open_strictly(base: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
+pub(super) fn open_strictly(base: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
@@ -107,107 +114,4 @@ fn open_strictly(base: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
         return Err(io::Error::from_raw_os_error(libc::ELOOP));
     }
     Ok(opened)
-}
-
-/// Empty files and folders that were made so that a protected path is there; removed when dropped, where they
-/// are still empty.
-#[derive(Debug, Default)]
-pub struct Placeholders {
-    made: Vec<(OwnedFd, PathBuf, bool)>,
-}
-
-impl Placeholders {
-    /// Makes what is missing of `paths` below the host folder `folder`, and returns the paths that are there then.
-    /// A name that ends in `/` or is known as a folder becomes one, any other a file. Where the caller may not
-    /// write, the workload may not either, and what is missing stays missing.
-    ///
-    /// # Errors
-    /// The folder cannot be opened, or a path leads over a symbolic link.
-    pub fn make(&mut self, folder: &Path, paths: &[String]) -> io::Result<Vec<String>> {
-        let base = nix::fcntl::open(
-            folder,
-            OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
-            Mode::empty(),
-        )?;
-        let mut present = Vec::with_capacity(paths.len());
-        'paths: for path in paths {
-            let mut at = PathBuf::new();
-            let mut components = Path::new(path).components().peekable();
-            while let Some(component) = components.next() {
-                at.push(component);
-                match open_strictly(base.as_fd(), &at) {
-                    Ok(found) => {
-                        if !std::fs::File::from(found).metadata()?.is_dir() {
-                            // A `.git` that is a file decides by itself: nothing can stand below it.
-                            break;
-                        }
-                        continue;
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    Err(error) => return Err(error),
-                }
-                let is_folder = components.peek().is_some() || is_folder_name(path);
-                let parent = match at.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                    Some(parent) => open_strictly(base.as_fd(), parent)?,
-                    None => base.try_clone()?,
-                };
-                let name = PathBuf::from(at.file_name().unwrap_or_default());
-                let made = if is_folder {
-                    nix::sys::stat::mkdirat(&parent, &name, Mode::from_bits_truncate(0o755))
-                } else {
-                    let flags = OFlag::O_CREAT
-                        | OFlag::O_EXCL
-                        | OFlag::O_WRONLY
-                        | OFlag::O_NOFOLLOW
-                        | OFlag::O_CLOEXEC;
-                    nix::fcntl::openat(&parent, &name, flags, Mode::from_bits_truncate(0o644))
-                        .map(drop)
-                };
-                match made {
-                    Ok(()) => self.made.push((parent, name, is_folder)),
-                    Err(
-                        nix::errno::Errno::EACCES
-                        | nix::errno::Errno::EROFS
-                        | nix::errno::Errno::EPERM,
-                    ) => {
-                        continue 'paths;
-                    }
-                    Err(errno) => return Err(errno.into()),
-                }
-            }
-            let path = at.to_string_lossy().into_owned();
-            if !present.contains(&path) {
-                present.push(path);
-            }
-        }
-        Ok(present)
-    }
-}
-
-fn is_folder_name(path: &str) -> bool {
-    path.ends_with('/')
-        || matches!(
-            path,
-            ".git/hooks" | ".vscode" | ".github" | ".idea" | ".config/fish"
-        )
-}
-
-impl Drop for Placeholders {
-    fn drop(&mut self) {
-        use nix::unistd::{UnlinkatFlags, unlinkat};
-        for (parent, name, is_folder) in self.made.drain(..).rev() {
-            if is_folder {
-                // Refuses by itself when something else has put a file there.
-                let _ = unlinkat(&parent, &name, UnlinkatFlags::RemoveDir);
-            } else if nix::sys::stat::fstatat(
-                &parent,
-                &name,
-                nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW,
-            )
-            .is_ok_and(|stat| stat.st_size == 0)
-            {
-                let _ = unlinkat(&parent, &name, UnlinkatFlags::NoRemoveDir);
-            }
-        }
-    }
 }

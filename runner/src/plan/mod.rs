@@ -2,6 +2,7 @@
 //!
 //! A plan only *intends*. What a launch did is its [`Effect`], and `declared` is written from that alone.
 
+mod cover;
 mod effect;
 mod job;
 mod reason;
@@ -10,7 +11,7 @@ mod tree;
 pub use effect::{Effect, Program};
 pub use job::{Input, Job, Secret};
 pub use reason::{Reason, Why};
-pub use tree::{Bind, SYSTEM, Shape, Tree, TreeError};
+pub use tree::{Bind, OWN_DEVICES, SYSTEM, Shape, Tree, TreeError};
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use ledger::facts::policy::{Policy, Root};
 
-use super::Job;
+use super::{Job, cover};
 
 /// The files that a workload is to see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,8 +15,11 @@ pub struct Tree {
     pub binds: Vec<Bind>,
     /// Protected paths below each writable folder.
     pub protect: Vec<String>,
-    /// Evidence that a bind would show, as the workload would see it; it is covered.
+    /// Evidence and kernel file systems of the host that a source would show, as the workload would see them;
+    /// they are covered.
     pub covered: Vec<PathBuf>,
+    /// Those of the covered places that are kernel file systems (`proc`, `sysfs` …).
+    pub kernel: Vec<PathBuf>,
     /// Cap on the memory that /workspace and /tmp take, in bytes each.
     pub own_bytes: Option<u64>,
 }
@@ -94,12 +97,67 @@ pub enum TreeError {
         /// The place.
         target: PathBuf,
     },
+    /// A source is a ledger, a key, or something in one.
+    #[error("cannot show {path}: it belongs to the evidence at {evidence}", path = path.display(), evidence = evidence.display())]
+    #[diagnostic(
+        code(runner::plan::evidence),
+        help(
+            "no workload sees a ledger or a key; show another folder, or a copy of what is public in it"
+        )
+    )]
+    Evidence {
+        /// The source.
+        path: PathBuf,
+        /// The ledger, folder of keys, key or agent's socket.
+        evidence: PathBuf,
+    },
+    /// A source is on a kernel file system.
+    #[error("cannot show {path}: it is on a file system of the kernel ({kind})", path = path.display())]
+    #[diagnostic(
+        code(runner::plan::kernel),
+        help(
+            "the host's {kind} tells about its processes, devices or network; a sandbox has a /proc of its own"
+        )
+    )]
+    Kernel {
+        /// The source.
+        path: PathBuf,
+        /// Type of the file system.
+        kind: String,
+    },
+    /// Something in `devices.allow` cannot be shown as a device.
+    #[error("cannot allow the device {path}: {why}", path = path.display())]
+    #[diagnostic(
+        code(runner::plan::device),
+        help("name a device node, or a folder of them, in devices.allow")
+    )]
+    Device {
+        /// The path.
+        path: PathBuf,
+        /// What is there instead.
+        why: String,
+    },
+    /// The mounts of this process cannot be read, so it is not known what a source shows.
+    #[error("cannot read /proc/self/mountinfo")]
+    #[diagnostic(code(runner::plan::mounts))]
+    Mounts(#[source] std::io::Error),
 }
 
 /// Places that belong to the sandbox itself.
 const OWN: [&str; 3] = ["/proc", "/dev", "/sys"];
+/// What every sandbox has of its own in /dev: allowing it changes nothing.
+pub const OWN_DEVICES: [&str; 8] = [
+    "/dev/fd",
+    "/dev/stdin",
+    "/dev/stdout",
+    "/dev/stderr",
+    "/dev/ptmx",
+    "/dev/pts",
+    "/dev/shm",
+    "/dev/mqueue",
+];
 /// Places where a sandbox on the host's tree has something of its own, or nothing.
-const NOT_THE_HOSTS: [&str; 9] = [
+pub(super) const NOT_THE_HOSTS: [&str; 9] = [
     "/proc",
     "/dev",
     "/sys",
@@ -161,12 +219,16 @@ pub(super) fn lay_out(policy: &Policy, job: &Job) -> Result<Tree, TreeError> {
             });
         }
     }
-    let covered = covered(&shape, &binds, &job.evidence);
+    for path in &policy.devices.allow {
+        check_device(Path::new(path))?;
+    }
+    let covered = cover::covered(&shape, &binds, &job.evidence)?;
     Ok(Tree {
         shape,
         binds,
         protect: files.protect.clone(),
-        covered,
+        covered: covered.places,
+        kernel: covered.kernel,
         own_bytes: files
             .max_workspace_mb
             .map(|mb| mb.value().saturating_mul(1 << 20)),
@@ -189,6 +251,43 @@ fn resolve(path: &Path, follow: bool) -> Result<PathBuf, TreeError> {
     Ok(real)
 }
 
+/// Refuses what is allowed as a device and is none, or lies in a folder that the sandbox has of its own.
+fn check_device(path: &Path) -> Result<(), TreeError> {
+    use std::os::unix::fs::FileTypeExt as _;
+    let refused = |why: String| TreeError::Device {
+        path: path.to_owned(),
+        why,
+    };
+    if OWN_DEVICES.iter().any(|own| path == Path::new(own)) {
+        return Ok(());
+    }
+    if let Some(own) = OWN_DEVICES.iter().find(|own| path.starts_with(own)) {
+        return Err(refused(format!("a sandbox has a {own} of its own")));
+    }
+    let kind = match std::fs::symlink_metadata(path) {
+        Ok(found) => found.file_type(),
+        // Devices come and go; one that is not there is not shown.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => {
+            return Err(TreeError::Source {
+                path: path.to_owned(),
+                source,
+            });
+        }
+    };
+    if kind.is_symlink() {
+        let to = std::fs::read_link(path).unwrap_or_default();
+        return Err(refused(format!(
+            "it is a symbolic link to {}",
+            to.display()
+        )));
+    }
+    if !kind.is_dir() && !kind.is_char_device() && !kind.is_block_device() {
+        return Err(refused("it is not a device".to_owned()));
+    }
+    Ok(())
+}
+
 fn plain(target: &Path) -> Result<PathBuf, TreeError> {
     let refused = || TreeError::Target {
         path: target.to_owned(),
@@ -207,46 +306,6 @@ fn plain(target: &Path) -> Result<PathBuf, TreeError> {
     }
 }
 
-/// Where evidence would appear inside: below a bind that holds it, or at its own place under the host's tree. By
-/// path and by device and inode, since one folder can have several names.
-fn covered(shape: &Shape, binds: &[Bind], evidence: &[PathBuf]) -> Vec<PathBuf> {
-    let mut covered = Vec::new();
-    for path in evidence {
-        let Ok(real) = std::fs::canonicalize(path) else {
-            continue;
-        };
-        for bind in binds {
-            if let Some(below) = below(&bind.source, &real) {
-                covered.push(join(&bind.target, &below));
-            }
-        }
-        match shape {
-            Shape::Ephemeral => {
-                if SYSTEM.iter().any(|system| real.starts_with(system)) {
-                    covered.push(real.clone());
-                }
-            }
-            Shape::HostReadOnly => {
-                if !NOT_THE_HOSTS.iter().any(|own| real.starts_with(own)) {
-                    covered.push(real.clone());
-                }
-            }
-            Shape::Custom(root) => {
-                if let Some(below) = std::fs::canonicalize(root)
-                    .ok()
-                    .and_then(|root| below(&root, &real))
-                {
-                    covered.push(join(Path::new("/"), &below));
-                }
-            }
-        }
-    }
-    covered.sort();
-    // What lies below a covered folder is out of reach with it.
-    covered.dedup_by(|below, above| below.starts_with(above));
-    covered
-}
-
 /// System folders that the ephemeral tree shows.
 pub const SYSTEM: [&str; 11] = [
     "/usr",
@@ -262,27 +321,12 @@ pub const SYSTEM: [&str; 11] = [
     "/sysroot/ostree",
 ];
 
-fn join(base: &Path, below: &Path) -> PathBuf {
+pub(super) fn join(base: &Path, below: &Path) -> PathBuf {
     if below.as_os_str().is_empty() {
         base.to_owned()
     } else {
         base.join(below)
     }
-}
-
-/// The rest of `path` below `folder`, by name, or because one of its ancestors *is* that folder.
-fn below(folder: &Path, path: &Path) -> Option<PathBuf> {
-    use std::os::unix::fs::MetadataExt as _;
-    if let Ok(rest) = path.strip_prefix(folder) {
-        return Some(rest.to_owned());
-    }
-    let wanted = std::fs::metadata(folder).ok()?;
-    path.ancestors().find_map(|ancestor| {
-        let found = std::fs::metadata(ancestor).ok()?;
-        (found.dev() == wanted.dev() && found.ino() == wanted.ino())
-            .then(|| path.strip_prefix(ancestor).ok().map(Path::to_owned))
-            .flatten()
-    })
 }
 
 impl Tree {
@@ -294,13 +338,28 @@ impl Tree {
             .any(|covered| place.starts_with(covered))
     }
 
-    /// Whether paths below this bind must stay as they are.
+    /// Whether paths below this bind must stay as they are: protected ones, and those on the way to evidence.
     #[must_use]
     pub fn protects(&self, bind: &Bind) -> bool {
         !bind.read_only
-            && !self.protect.is_empty()
+            && (!self.protect.is_empty() || !self.pinned(&bind.target).is_empty())
             && !self.is_covered(&bind.target)
             && bind.source.is_dir()
+    }
+
+    /// The folders below a writable one, relative to it, in which evidence is covered: they stay where they are.
+    #[must_use]
+    pub fn pinned(&self, folder: &Path) -> Vec<PathBuf> {
+        let evidence = self.covered.iter();
+        let evidence = evidence.filter(|place| !self.kernel.contains(place));
+        let mut folders: Vec<PathBuf> = evidence
+            .filter_map(|place| place.strip_prefix(folder).ok()?.parent())
+            .filter(|above| !above.as_os_str().is_empty())
+            .map(Path::to_owned)
+            .collect();
+        folders.sort();
+        folders.dedup();
+        folders
     }
 
     /// Whether /workspace is a place of the sandbox's own, and not something of the host.

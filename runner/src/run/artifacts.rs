@@ -33,7 +33,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use self::problems::Problems;
 pub use self::problems::{
-    CHANGED, OTHER_MOUNT, OVER_BUDGET, SNAPSHOT_INCOMPLETE, TOO_MANY, UNREADABLE,
+    CHANGED, INTERRUPTED, OTHER_MOUNT, OVER_BUDGET, SNAPSHOT_INCOMPLETE, TOO_MANY, UNREADABLE,
 };
 use self::walk::{Budget, Entry, Ground, Opener, file_type, walk, without_end_slash};
 
@@ -53,14 +53,14 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// A million names of 64 MiB, 100,000 artifacts with 32 MiB of paths, 4 GiB hashed.
+    /// A million names of 64 MiB, 100,000 artifacts with 32 MiB of paths, 1 GiB hashed.
     fn default() -> Self {
         Self {
             entries: 1_000_000,
             name_bytes: 64 << 20,
             artifacts: 100_000,
             path_bytes: 32 << 20,
-            hashed_bytes: 4 << 30,
+            hashed_bytes: 1 << 30,
         }
     }
 }
@@ -247,12 +247,20 @@ pub struct Scan {
 }
 
 /// Lists what the workload left in `places`. To be called when the workload is dead.
+///
+/// Once `interrupted` says so, what is left is listed without hashes; it is asked before every file and every
+/// 128 KiB, and not again after it said so.
 #[must_use]
-pub fn scan(places: &[Place], limits: &Limits) -> Scan {
-    scan_with(None, places, limits)
+pub fn scan(places: &[Place], limits: &Limits, interrupted: &dyn Fn() -> bool) -> Scan {
+    scan_with(None, places, limits, interrupted)
 }
 
-fn scan_with(opener: Option<Opener>, places: &[Place], limits: &Limits) -> Scan {
+fn scan_with(
+    opener: Option<Opener>,
+    places: &[Place],
+    limits: &Limits,
+    interrupted: &dyn Fn() -> bool,
+) -> Scan {
     let others = places.iter().map(|place| &place.inside);
     let covered: Vec<&[u8]> = others
         .chain(places.iter().flat_map(|place| &place.hidden))
@@ -265,6 +273,8 @@ fn scan_with(opener: Option<Opener>, places: &[Place], limits: &Limits) -> Scan 
     let mut reader = Reader {
         left: limits.hashed_bytes,
         buffer: vec![0; 128 << 10],
+        interrupted,
+        stopped: false,
     };
     for place in places {
         let ground = Ground {
@@ -306,12 +316,19 @@ fn scan_with(opener: Option<Opener>, places: &[Place], limits: &Limits) -> Scan 
 }
 
 /// Reads files, as many bytes as it may.
-struct Reader {
+struct Reader<'a> {
     left: u64,
     buffer: Vec<u8>,
+    interrupted: &'a dyn Fn() -> bool,
+    stopped: bool,
 }
 
-impl Reader {
+impl Reader<'_> {
+    fn is_stopped(&mut self) -> bool {
+        self.stopped = self.stopped || (self.interrupted)();
+        self.stopped
+    }
+
     /// `None` for what has no kind in the record.
     fn artifact(&mut self, entry: &Entry<'_>, problems: &mut Problems) -> Option<Artifact> {
         let stat = entry.stat;
@@ -337,6 +354,10 @@ impl Reader {
         }
         let sha256 = match self.hash(entry) {
             Ok(hash) => Some(hash),
+            Err((INTERRUPTED, _)) => {
+                problems.say_once(INTERRUPTED);
+                None
+            }
             Err((reason, None)) => {
                 problems.say(reason, entry.path);
                 None
@@ -356,6 +377,9 @@ impl Reader {
     /// The SHA-256 of a regular file that stays as its entry says from before the first byte is read until
     /// after the last.
     fn hash(&mut self, entry: &Entry<'_>) -> Result<Hash, (&'static str, Option<Errno>)> {
+        if self.is_stopped() {
+            return Err((INTERRUPTED, None));
+        }
         let bytes = entry.stat.st_size.cast_unsigned();
         if bytes > self.left {
             return Err((OVER_BUDGET, None));
@@ -376,6 +400,9 @@ impl Reader {
         let mut hasher = Hasher::plain();
         let mut at = 0;
         while at <= bytes {
+            if self.is_stopped() {
+                return Err((INTERRUPTED, None));
+            }
             match file.read_at(&mut self.buffer, at) {
                 Ok(0) => break,
                 Ok(read) => {

@@ -51,9 +51,9 @@ impl Places {
             .push(unmeasured(&format!("unreadable: {place} ({errno})")));
     }
 
-    /// What is there now and was not, or is not as it was.
-    pub(super) fn scan(self, limits: &Limits) -> Scan {
-        let mut scan = scan(&self.places, limits);
+    /// What is there now and was not, or is not as it was; without hashes once `interrupted`.
+    pub(super) fn scan(self, limits: &Limits, interrupted: &dyn Fn() -> bool) -> Scan {
+        let mut scan = scan(&self.places, limits, interrupted);
         scan.unmeasured.splice(0..0, self.unmeasured);
         scan
     }

@@ -1,43 +1,180 @@
 //! Bytes between the caller's streams and the workload's, without ever blocking on a slow reader.
 
 use std::collections::VecDeque;
-use std::io::{self, IsTerminal as _};
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::stat::SFlag;
+use nix::sys::socket::{MsgFlags, recv, send};
+use nix::sys::stat::{Mode, SFlag};
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 
-/// A pipe that is ready takes this many bytes without blocking (pipe(7), PIPE_BUF).
-const READY_BYTES: usize = 4096;
+use super::supervise::Signals;
+
+/// How much is written, or read, at once.
+const CHUNK: usize = 64 << 10;
 /// When so much waits to be written, the source is left alone until some of it is gone.
 pub(super) const HIGH_WATER: usize = 256 << 10;
 
-/// Bytes that wait to be written to a descriptor of the caller's.
-#[derive(Debug)]
-pub(super) struct Forward {
-    to: OwnedFd,
-    waiting: VecDeque<u8>,
-    /// The reader is gone; what comes is dropped.
-    closed: bool,
+/// How bytes get to, or from, a descriptor without waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// The open file description is the runner's own and does not block, or it is a file, where nobody can keep
+    /// it waiting.
+    Plain,
+    /// A socket: each call says that it does not wait.
+    Socket,
 }
 
-impl Forward {
-    pub(super) fn new(to: BorrowedFd<'_>) -> io::Result<Self> {
-        Ok(Self::from_owned(to.try_clone_to_owned()?))
-    }
+/// A descriptor of the caller's, made so that using it never waits, without a change to the caller's own flags.
+#[derive(Debug)]
+struct Unblocked {
+    fd: OwnedFd,
+    way: Way,
+    /// Closed when everything that was written has gone on: a thread passes it on.
+    gone_on: Option<OwnedFd>,
+}
 
-    pub(super) fn from_owned(to: OwnedFd) -> Self {
-        Self {
-            to,
-            waiting: VecDeque::new(),
-            closed: false,
+/// What is done with a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Read,
+    Write,
+}
+
+impl Unblocked {
+    fn new(of: BorrowedFd<'_>, what: Use) -> io::Result<Self> {
+        let stat = nix::sys::stat::fstat(of)?;
+        let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
+        let plain = |fd| Self {
+            fd,
+            way: Way::Plain,
+            gone_on: None,
+        };
+        match kind {
+            SFlag::S_IFSOCK => {
+                return Ok(Self {
+                    way: Way::Socket,
+                    ..plain(of.try_clone_to_owned()?)
+                });
+            }
+            SFlag::S_IFCHR if of.is_terminal() => {}
+            SFlag::S_IFIFO => {}
+            _ => return Ok(plain(of.try_clone_to_owned()?)),
+        }
+        // A description of the runner's own, with flags of its own. Not where the caller's was not made for
+        // this, or is another user's.
+        let allowed = match (
+            OFlag::from_bits_retain(fcntl(of, FcntlArg::F_GETFL)?) & OFlag::O_ACCMODE,
+            what,
+        ) {
+            (OFlag::O_RDWR, _) => true,
+            (mode, Use::Read) => mode == OFlag::O_RDONLY,
+            (mode, Use::Write) => mode == OFlag::O_WRONLY,
+        };
+        if !allowed {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
+        let mode = match what {
+            Use::Read => OFlag::O_RDONLY,
+            Use::Write => OFlag::O_WRONLY,
+        };
+        let path = format!("/proc/self/fd/{}", of.as_raw_fd());
+        let flags = mode | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        match nix::fcntl::open(path.as_str(), flags, Mode::empty()) {
+            Ok(fd) => Ok(plain(fd)),
+            Err(_) => Self::through_thread(of, what),
         }
     }
 
+    /// A pipe, and a thread that may wait at its other end.
+    fn through_thread(of: BorrowedFd<'_>, what: Use) -> io::Result<Self> {
+        let of = File::from(of.try_clone_to_owned()?);
+        let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+        let (ended, ends) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+        let (own, from, to) = match what {
+            Use::Read => (read, of, File::from(write)),
+            Use::Write => (write, File::from(read), of),
+        };
+        set_nonblocking(own.as_fd())?;
+        std::thread::Builder::new().spawn(move || {
+            pass_on(from, to);
+            drop(ends);
+        })?;
+        Ok(Self {
+            fd: own,
+            way: Way::Plain,
+            gone_on: (what == Use::Write).then_some(ended),
+        })
+    }
+}
+
+/// Copies until either side ends; what goes wrong closes both, which the other side of the pipe sees.
+fn pass_on(mut from: File, mut to: File) {
+    let mut buffer = [0; 4096];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => {
+                if to
+                    .write_all(buffer.get(..count).unwrap_or_default())
+                    .is_err()
+                {
+                    return;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Bytes that wait to be written to a descriptor, which never blocks.
+#[derive(Debug)]
+pub(super) struct Forward {
+    /// `None` when the reader is gone, and what comes is dropped, or when all was handed to the thread.
+    to: Option<OwnedFd>,
+    way: Way,
+    gone_on: Option<OwnedFd>,
+    waiting: VecDeque<u8>,
+    /// It said that there was room and took nothing.
+    stalled: bool,
+}
+
+impl Forward {
+    /// To a descriptor of the caller's. One that cannot be written to counts as closed.
+    pub(super) fn new(to: BorrowedFd<'_>) -> Self {
+        let (to, way, gone_on) = match Unblocked::new(to, Use::Write) {
+            Ok(to) => (Some(to.fd), to.way, to.gone_on),
+            Err(_) => (None, Way::Plain, None),
+        };
+        Self {
+            to,
+            way,
+            gone_on,
+            waiting: VecDeque::new(),
+            stalled: false,
+        }
+    }
+
+    /// To a pipe or terminal of the runner's own.
+    pub(super) fn own(to: OwnedFd) -> io::Result<Self> {
+        set_nonblocking(to.as_fd())?;
+        Ok(Self {
+            to: Some(to),
+            way: Way::Plain,
+            gone_on: None,
+            waiting: VecDeque::new(),
+            stalled: false,
+        })
+    }
+
     pub(super) fn add(&mut self, bytes: &[u8]) {
-        if !self.closed {
+        if self.to.is_some() {
             self.waiting.extend(bytes);
         }
     }
@@ -46,45 +183,205 @@ impl Forward {
         !self.waiting.is_empty()
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.to.is_none()
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.waiting.len() >= HIGH_WATER
     }
 
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.to.as_fd()
+    /// Whether to try again in a moment: poll(2) would return at once, and for nothing.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.stalled && self.is_waiting()
     }
 
-    /// Writes what a ready descriptor takes; an error other than "try again" closes this side.
+    /// What becomes ready when more can be written.
+    pub(super) fn room(&self) -> Option<BorrowedFd<'_>> {
+        let to = self.to.as_ref()?;
+        (self.is_waiting() && !self.stalled).then(|| to.as_fd())
+    }
+
+    /// Writes what the descriptor takes; an error other than "try again" closes this side.
     pub(super) fn write_ready(&mut self) {
+        let Some(to) = &self.to else {
+            return;
+        };
         let (first, _) = self.waiting.as_slices();
-        let chunk = first
-            .get(..READY_BYTES.min(first.len()))
-            .unwrap_or_default();
-        match nix::unistd::write(&self.to, chunk) {
+        let chunk = first.get(..CHUNK.min(first.len())).unwrap_or_default();
+        if chunk.is_empty() {
+            return;
+        }
+        let written = match self.way {
+            Way::Plain => nix::unistd::write(to, chunk),
+            Way::Socket => send(
+                to.as_raw_fd(),
+                chunk,
+                MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL,
+            ),
+        };
+        self.stalled = matches!(written, Ok(0) | Err(Errno::EAGAIN));
+        match written {
             Ok(written) => {
                 self.waiting.drain(..written);
             }
             Err(Errno::EINTR | Errno::EAGAIN) => {}
             Err(_) => {
-                self.closed = true;
+                self.to = None;
                 self.waiting.clear();
             }
         }
     }
 
-    /// Writes everything that waits; gives up after `patience_ms` without progress.
-    pub(super) fn flush(&mut self, patience_ms: Option<u16>) {
-        while self.is_waiting() {
-            let mut ready = [PollFd::new(self.to.as_fd(), PollFlags::POLLOUT)];
-            match poll(
-                &mut ready,
-                patience_ms.map_or(PollTimeout::NONE, PollTimeout::from),
-            ) {
-                Ok(0) => return,
-                Ok(_) => self.write_ready(),
-                Err(Errno::EINTR) => {}
-                Err(_) => return,
+    /// Writes what is taken at once.
+    pub(super) fn write_now(&mut self) {
+        let mut before = usize::MAX;
+        while self.is_waiting() && self.waiting.len() < before {
+            before = self.waiting.len();
+            self.write_ready();
+        }
+    }
+}
+
+/// What the caller has not read yet when a run has ended. Dropped, it waits until that is read, as long as
+/// `patience` allows without progress, or a signal ends it.
+#[derive(Debug)]
+pub(super) struct Unread {
+    pub(super) forwards: Vec<Forward>,
+    pub(super) patience: Option<Duration>,
+    pub(super) signals: Signals,
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        let mut progress = Instant::now();
+        let mut before = usize::MAX;
+        loop {
+            for forward in &mut self.forwards {
+                forward.write_now();
+                if !forward.is_waiting() && forward.gone_on.is_some() {
+                    // The thread sees the end, and ends.
+                    forward.to = None;
+                }
             }
+            let left = self
+                .forwards
+                .iter()
+                .map(|forward| forward.waiting.len())
+                .sum();
+            if left < before {
+                (before, progress) = (left, Instant::now());
+            }
+            if self.signals.interrupted() {
+                return;
+            }
+            let patience = match self.patience {
+                Some(patience) if progress.elapsed() >= patience => return,
+                Some(patience) => Some(patience.saturating_sub(progress.elapsed())),
+                None => None,
+            };
+            if self.wait(patience).is_none() {
+                return;
+            }
+        }
+    }
+}
+
+impl Unread {
+    /// Waits for room, a signal, or the end of a thread; `None` when there is nothing to wait for.
+    fn wait(&mut self, patience: Option<Duration>) -> Option<()> {
+        let stalled = self.forwards.iter().any(Forward::is_stalled);
+        let mut list = vec![PollFd::new(self.signals.fd(), PollFlags::POLLIN)];
+        let mut threads = Vec::new();
+        for (index, forward) in self.forwards.iter().enumerate() {
+            if let Some(room) = forward.room() {
+                list.push(PollFd::new(room, PollFlags::POLLOUT));
+            } else if let Some(gone_on) = forward.gone_on.as_ref().filter(|_| !forward.is_waiting())
+            {
+                threads.push((index, list.len()));
+                list.push(PollFd::new(gone_on.as_fd(), PollFlags::POLLIN));
+            }
+        }
+        if list.len() == 1 && !stalled {
+            return None;
+        }
+        let time = if stalled {
+            Some(patience.map_or(STALL, |patience| patience.min(STALL)))
+        } else {
+            patience
+        };
+        match poll(&mut list, timeout(time)) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return None,
+        }
+        let ended: Vec<usize> = threads
+            .into_iter()
+            .filter(|(_, at)| {
+                let events = list.get(*at).and_then(PollFd::revents);
+                events.is_some_and(|events| !events.is_empty())
+            })
+            .map(|(index, _)| index)
+            .collect();
+        for index in ended {
+            if let Some(forward) = self.forwards.get_mut(index) {
+                forward.gone_on = None;
+            }
+        }
+        Some(())
+    }
+}
+
+/// How long a descriptor that takes nothing is left alone.
+pub(super) const STALL: Duration = Duration::from_millis(20);
+
+/// For poll(2), rounded up: waking before the moment would only spin.
+pub(super) fn timeout(time: Option<Duration>) -> PollTimeout {
+    time.map_or(PollTimeout::NONE, |time| {
+        PollTimeout::try_from(time.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX)
+    })
+}
+
+/// Bytes that the caller has for the workload.
+#[derive(Debug)]
+pub(super) struct Input {
+    /// `None` at its end.
+    from: Option<Unblocked>,
+    pub(super) to: Forward,
+}
+
+impl Input {
+    pub(super) fn new(from: BorrowedFd<'_>, to: OwnedFd) -> io::Result<Self> {
+        Ok(Self {
+            from: Some(Unblocked::new(from, Use::Read)?),
+            to: Forward::own(to)?,
+        })
+    }
+
+    /// What becomes ready when there is more to read, and room for it.
+    pub(super) fn more(&self) -> Option<BorrowedFd<'_>> {
+        let from = self.from.as_ref().filter(|_| !self.to.is_full())?;
+        Some(from.fd.as_fd())
+    }
+
+    /// Whether nothing is left to pass on, or nobody to take it.
+    pub(super) fn is_over(&self) -> bool {
+        self.to.is_closed() || (self.from.is_none() && !self.to.is_waiting())
+    }
+
+    /// Reads what is there.
+    pub(super) fn read_ready(&mut self, buffer: &mut [u8]) {
+        let Some(from) = &self.from else {
+            return;
+        };
+        let read = match from.way {
+            Way::Plain => nix::unistd::read(&from.fd, buffer),
+            Way::Socket => recv(from.fd.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT),
+        };
+        match read {
+            Ok(count) if count > 0 => self.to.add(buffer.get(..count).unwrap_or_default()),
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            // Its end, or a terminal whose other end is closed.
+            Ok(_) | Err(_) => self.from = None,
         }
     }
 }
@@ -103,7 +400,6 @@ pub(super) fn read_ready(from: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<
 
 /// Makes reads of a descriptor of the runner's own return at once.
 pub(super) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
-    use nix::fcntl::{FcntlArg, OFlag, fcntl};
     let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
     fcntl(fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
     Ok(())
@@ -114,9 +410,8 @@ pub(super) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
 pub enum Stdin {
     /// The workload gets /dev/null.
     Nothing,
-    /// The workload gets the caller's own descriptor: a pipe or a file.
-    Direct(OwnedFd),
-    /// The runner reads it and passes bytes on: a terminal never becomes descriptor 0 inside.
+    /// The runner reads it and passes bytes on through a pipe. A descriptor of the caller's never becomes
+    /// descriptor 0 inside: whoever has it can open it anew, for writing too, by `/proc/self/fd/0`.
     Relayed(OwnedFd),
 }
 
@@ -135,8 +430,7 @@ impl Stdin {
         let copy = || stdin.as_fd().try_clone_to_owned();
         let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
         Ok(match kind {
-            SFlag::S_IFREG | SFlag::S_IFIFO => Self::Direct(copy()?),
-            SFlag::S_IFSOCK => Self::Relayed(copy()?),
+            SFlag::S_IFREG | SFlag::S_IFIFO | SFlag::S_IFSOCK => Self::Relayed(copy()?),
             SFlag::S_IFCHR if stdin.is_terminal() => {
                 if interactive {
                     Self::Relayed(copy()?)
@@ -166,7 +460,7 @@ impl RawMode {
         let before = tcgetattr(terminal)?;
         let mut raw = before.clone();
         cfmakeraw(&mut raw);
-        tcsetattr(terminal, SetArg::TCSADRAIN, &raw)?;
+        tcsetattr(terminal, SetArg::TCSANOW, &raw)?;
         Ok(Some(Self {
             terminal: terminal.try_clone_to_owned()?,
             before,
@@ -177,6 +471,6 @@ impl RawMode {
 impl Drop for RawMode {
     fn drop(&mut self) {
         debug_assert!(self.terminal.as_raw_fd() >= 0);
-        let _ = tcsetattr(&self.terminal, SetArg::TCSADRAIN, &self.before);
+        let _ = tcsetattr(&self.terminal, SetArg::TCSANOW, &self.before);
     }
 }

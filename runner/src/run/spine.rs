@@ -215,22 +215,23 @@ pub fn execute(
         start,
         controls: &controls,
     });
-    let mut cut = |stream| observer.event(&Event::Cut(stream));
     let measured = outer
-        .watch(&plan, &launch, recorder.store, signals, &mut cut)
+        .watch(&plan, &launch, recorder.store, signals)
         .map_err(system("watch the workload"))?;
     let Measured {
         seen,
         stdout,
         stderr,
         mut unmeasured,
+        cut,
+        unread,
     } = measured;
     let host_uid = launch.effect.host_uid;
     let program = match &launch.effect.program {
         Program::Found { path, .. } | Program::Unusable { path, .. } => path.clone(),
     };
     drop(launch);
-    let scan = places.scan(&limits);
+    let scan = places.scan(&limits, &|| unread.signals.interrupted());
     unmeasured.extend(scan.unmeasured);
     let result = result(&seen);
     let artifacts = recorder.list(scan.artifacts)?;
@@ -259,6 +260,11 @@ pub fn execute(
     };
     let ended = recorder.execution(body.clone(), stdout, stderr, &now()?)?;
     drop(lock);
+    // The record stands; from here on a caller that does not read holds up nothing but itself.
+    drop(unread);
+    for stream in cut {
+        observer.event(&Event::Cut(stream));
+    }
     observer.event(&Event::Ended {
         run,
         start,

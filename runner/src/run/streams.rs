@@ -8,13 +8,17 @@ use std::time::Duration;
 use ledger::facts::control::Control;
 use ledger::facts::execution::{Output, Unmeasured};
 use ledger::file::store::Store;
+use nix::sys::stat::Mode;
 
 use super::output::{Blob, Capture, Stream};
 use super::record::StoreBlob;
-use super::relay::{Forward, RawMode, Stdin};
-use super::supervise::{Channel, Seen, Signals, Watch, supervise};
+use super::relay::{Forward, Input, RawMode, Stdin, Unread};
+use super::supervise::{Channel, End, Seen, Signals, Watch, supervise};
 use crate::plan::{Launch, Plan, Streams};
 use crate::sys::terminal;
+
+/// How long output may wait for a caller that does not read, after the deadline.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The runner's sides.
 #[derive(Debug, Default)]
@@ -32,11 +36,20 @@ pub(super) struct Measured {
     pub(super) stdout: Option<Output>,
     pub(super) stderr: Option<Output>,
     pub(super) unmeasured: Vec<Unmeasured>,
+    /// Streams that passed their cap, in that order.
+    pub(super) cut: Vec<Stream>,
+    /// What is still to be passed on; wait for that only when the record is written.
+    pub(super) unread: Unread,
 }
 
 /// Makes both sides.
 pub(super) fn connect(own_terminal: bool, stdin: Stdin) -> io::Result<(Streams, Outer)> {
-    let pipe = || nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(io::Error::from);
+    // The workload may be another user, and open /dev/stdin or /dev/stderr: its own end, in its direction.
+    let pipe = |mode| -> io::Result<(OwnedFd, OwnedFd)> {
+        let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+        nix::sys::stat::fchmod(&read, Mode::from_bits_truncate(mode))?;
+        Ok((read, write))
+    };
     let mut inner = Streams {
         stdin: None,
         stdout: None,
@@ -45,20 +58,17 @@ pub(super) fn connect(own_terminal: bool, stdin: Stdin) -> io::Result<(Streams, 
     let mut outer = Outer::default();
     match stdin {
         Stdin::Nothing => {}
-        Stdin::Direct(from) | Stdin::Relayed(from) if own_terminal => {
-            outer.input = Some((from, None))
-        }
-        Stdin::Direct(from) => inner.stdin = Some(from),
+        Stdin::Relayed(from) if own_terminal => outer.input = Some((from, None)),
         Stdin::Relayed(from) => {
-            let (read, write) = pipe()?;
+            let (read, write) = pipe(0o444)?;
             inner.stdin = Some(read);
             outer.input = Some((from, Some(write)));
         }
     }
     if !own_terminal {
-        let (read, write) = pipe()?;
+        let (read, write) = pipe(0o222)?;
         (outer.stdout, inner.stdout) = (Some(read), Some(write));
-        let (read, write) = pipe()?;
+        let (read, write) = pipe(0o222)?;
         (outer.stderr, inner.stderr) = (Some(read), Some(write));
     }
     Ok((inner, outer))
@@ -72,7 +82,6 @@ impl Outer {
         launch: &Launch,
         store: &mut Store,
         signals: Signals,
-        cut: &mut dyn FnMut(Stream),
     ) -> io::Result<Measured> {
         let cap = if launch.effect.declares(Control::Output) {
             plan.policy.resources.output_bytes
@@ -98,7 +107,7 @@ impl Outer {
         let mut input = None;
         if let Some(master) = &launch.terminal {
             let from = Some(master.try_clone()?);
-            let forward = Forward::new(stdout.as_fd())?;
+            let forward = Forward::new(stdout.as_fd());
             channels.push(Channel {
                 from,
                 stream: Stream::Stdout,
@@ -110,14 +119,14 @@ impl Outer {
                 terminal::set_window_size(master.as_fd(), rows, columns)?;
             }
             if let Some((from, _)) = self.input {
-                input = Some((from, Forward::new(master.as_fd())?));
+                input = Some(Input::new(from.as_fd(), master.try_clone()?)?);
             }
         } else {
             for (from, stream, to) in [
                 (self.stdout, Stream::Stdout, stdout.as_fd()),
                 (self.stderr, Stream::Stderr, stderr.as_fd()),
             ] {
-                let forward = Forward::new(to)?;
+                let forward = Forward::new(to);
                 channels.push(Channel {
                     from,
                     stream,
@@ -126,7 +135,7 @@ impl Outer {
                 });
             }
             if let Some((from, Some(to))) = self.input {
-                input = Some((from, Forward::from_owned(to)));
+                input = Some(Input::new(from.as_fd(), to)?);
             }
         }
         let mut watch = Watch {
@@ -143,18 +152,28 @@ impl Outer {
                 .map(|limit| Duration::from_millis(limit.value())),
             signals,
         };
-        let seen = supervise(&mut watch, cut);
+        let mut cut = Vec::new();
+        let seen = supervise(&mut watch, &mut |stream| cut.push(stream));
         drop(raw);
         let seen = seen?;
+        // Who was not to wait for the workload is not to wait long for its reader.
+        let patience = matches!(seen.end, End::Deadline | End::Operator(_)).then_some(PATIENCE);
         let mut measured = Measured {
             seen,
             stdout: None,
             stderr: None,
             unmeasured: Vec::new(),
+            cut,
+            unread: Unread {
+                forwards: Vec::new(),
+                patience,
+                signals: watch.signals,
+            },
         };
         for channel in watch.channels {
             let captured = channel.capture.finish();
             measured.unmeasured.extend(captured.unmeasured);
+            measured.unread.forwards.push(channel.forward);
             match channel.stream {
                 Stream::Stdout => measured.stdout = Some(captured.output),
                 Stream::Stderr => measured.stderr = Some(captured.output),

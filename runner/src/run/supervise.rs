@@ -1,18 +1,19 @@
 //! From "go" to the end of the tree: streams, signals, the deadline.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal};
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::time::{ClockId, clock_gettime};
 
 use super::output::{Capture, Stream};
-use super::relay::{Forward, read_ready, set_nonblocking};
+use super::relay::{Forward, Input, STALL, read_ready, set_nonblocking, timeout};
 use crate::init::wire::{self, FromInit, ToInit};
 use crate::sys::process::{self, Ended};
 use crate::sys::terminal;
@@ -27,25 +28,58 @@ const PASSED: [Signal; 7] = [
     Signal::SIGUSR2,
     Signal::SIGWINCH,
 ];
+/// End the runner's own work once the workload is dead.
+const ENDING: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
 /// How long a tree without a pid namespace may take to be killed by its own pid 1.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long output may wait for a caller that does not read, after the deadline.
-const PATIENCE_MS: u16 = 500;
+/// What is read from a stream after the end at most; no pipe holds as much, so beyond it someone who is not of
+/// the tree goes on writing.
+const DRAINED: usize = 16 << 20;
 
 /// Signals that this process receives by descriptor from now on.
+/// Dropped, it takes what came and lets signals act as before.
 #[derive(Debug)]
-pub(super) struct Signals(SignalFd);
+pub(super) struct Signals {
+    fd: SignalFd,
+    before: SigSet,
+    interrupted: Cell<bool>,
+}
 
 impl Signals {
     /// Blocks them for this process; children reset that.
     pub(super) fn block() -> io::Result<Self> {
         let mut set = SigSet::empty();
         PASSED.iter().for_each(|signal| set.add(*signal));
-        set.thread_block()?;
-        Ok(Self(SignalFd::with_flags(
-            &set,
-            SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,
-        )?))
+        let fd = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+        let before = set.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        Ok(Self {
+            fd,
+            before,
+            interrupted: Cell::new(false),
+        })
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Whether the operator wants an end. To be asked when the workload is dead, as this takes all signals.
+    pub(super) fn interrupted(&self) -> bool {
+        while let Ok(Some(info)) = self.fd.read_signal() {
+            let number = i32::try_from(info.ssi_signo).unwrap_or(0);
+            if ENDING.contains(&number) {
+                self.interrupted.set(true);
+            }
+        }
+        self.interrupted.get()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        self.interrupted();
+        // It was the mask a moment ago.
+        let _ = self.before.thread_set_mask();
     }
 }
 
@@ -89,7 +123,7 @@ pub(super) struct Watch<'a> {
     pub(super) owns_tree: bool,
     pub(super) channels: Vec<Channel<'a>>,
     /// The caller's input, and where it goes.
-    pub(super) input: Option<(OwnedFd, Forward)>,
+    pub(super) input: Option<Input>,
     /// The workload's terminal, whose size follows the caller's.
     pub(super) terminal: Option<BorrowedFd<'a>>,
     pub(super) deadline: Option<Duration>,
@@ -172,11 +206,6 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
     while !spoke_last && take_message(watch.control, &mut state)? {}
     // The tree is dead: what is in the pipes is all there will be.
     drain(watch, cut)?;
-    let patience =
-        matches!(state.end, Some(End::Deadline | End::Operator(_))).then_some(PATIENCE_MS);
-    for channel in &mut watch.channels {
-        channel.forward.flush(patience);
-    }
     let ended = match state.ended_at {
         Some(at) => at,
         None => boot_time()?,
@@ -199,14 +228,19 @@ struct Ready {
     room: Vec<bool>,
 }
 
-fn wait(watch: &Watch<'_>, timeout: Option<Duration>, control_closed: bool) -> io::Result<Ready> {
-    // Rounded up: waking before the moment would only spin.
-    let timeout = timeout.map_or(PollTimeout::NONE, |time| {
-        PollTimeout::try_from(time.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX)
-    });
+fn wait(watch: &Watch<'_>, time: Option<Duration>, control_closed: bool) -> io::Result<Ready> {
+    let forwards = watch.channels.iter().map(|channel| &channel.forward);
+    let stalled = forwards
+        .chain(watch.input.as_ref().map(|input| &input.to))
+        .any(Forward::is_stalled);
+    let time = match time {
+        Some(time) if stalled => Some(time.min(STALL)),
+        None if stalled => Some(STALL),
+        time => time,
+    };
     let mut list = vec![
         PollFd::new(watch.init.as_fd(), PollFlags::POLLIN),
-        PollFd::new(watch.signals.0.as_fd(), PollFlags::POLLIN),
+        PollFd::new(watch.signals.fd.as_fd(), PollFlags::POLLIN),
     ];
     let control = push(
         &mut list,
@@ -214,18 +248,10 @@ fn wait(watch: &Watch<'_>, timeout: Option<Duration>, control_closed: bool) -> i
         PollFlags::POLLIN,
     );
     let input = watch.input.as_ref();
-    let input_at = push(
-        &mut list,
-        input
-            .filter(|(_, to)| !to.is_full())
-            .map(|(from, _)| from.as_fd()),
-        PollFlags::POLLIN,
-    );
+    let input_at = push(&mut list, input.and_then(Input::more), PollFlags::POLLIN);
     let input_room = push(
         &mut list,
-        input
-            .filter(|(_, to)| to.is_waiting())
-            .map(|(_, to)| to.fd()),
+        input.and_then(|input| input.to.room()),
         PollFlags::POLLOUT,
     );
     let mut from = Vec::new();
@@ -237,13 +263,9 @@ fn wait(watch: &Watch<'_>, timeout: Option<Duration>, control_closed: bool) -> i
             open.map(|from| from.as_fd()),
             PollFlags::POLLIN,
         ));
-        room.push(push(
-            &mut list,
-            channel.forward.is_waiting().then(|| channel.forward.fd()),
-            PollFlags::POLLOUT,
-        ));
+        room.push(push(&mut list, channel.forward.room(), PollFlags::POLLOUT));
     }
-    match poll(&mut list, timeout) {
+    match poll(&mut list, timeout(time)) {
         Ok(_) | Err(Errno::EINTR) => {}
         Err(errno) => return Err(errno.into()),
     }
@@ -297,7 +319,7 @@ fn take_message(control: &UnixStream, state: &mut State) -> io::Result<bool> {
 }
 
 fn take_signals(watch: &Watch<'_>, state: &mut State) -> io::Result<()> {
-    while let Some(info) = watch.signals.0.read_signal()? {
+    while let Some(info) = watch.signals.fd.read_signal()? {
         let number = i32::try_from(info.ssi_signo).unwrap_or(0);
         if number == libc::SIGWINCH
             && let Some(inner) = watch.terminal
@@ -351,7 +373,7 @@ fn pass_output(
         .iter_mut()
         .zip(ready.from.iter().zip(&ready.room))
     {
-        if *room {
+        if *room || channel.forward.is_stalled() {
             channel.forward.write_ready();
         }
         if *from {
@@ -361,18 +383,18 @@ fn pass_output(
     Ok(())
 }
 
-/// Reads once; whether there may be more.
+/// Reads once; how much, 0 when there is nothing more now.
 fn read_some(
     channel: &mut Channel<'_>,
     buffer: &mut [u8],
     cut: &mut dyn FnMut(Stream),
-) -> io::Result<bool> {
+) -> io::Result<usize> {
     let Some(from) = &channel.from else {
-        return Ok(false);
+        return Ok(0);
     };
     let Some(count) = read_ready(from.as_fd(), buffer)? else {
         channel.from = None;
-        return Ok(false);
+        return Ok(0);
     };
     let bytes = buffer.get(..count).unwrap_or_default();
     let taken = channel.capture.take(bytes);
@@ -382,41 +404,37 @@ fn read_some(
     if taken.cut {
         cut(channel.stream);
     }
-    Ok(count > 0)
+    Ok(count)
 }
 
 fn drain(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> io::Result<()> {
     let mut buffer = [0; 64 << 10];
     for channel in &mut watch.channels {
-        while read_some(channel, &mut buffer, cut)? {
-            if channel.forward.is_full() {
-                channel.forward.flush(Some(PATIENCE_MS));
-                if channel.forward.is_full() {
-                    // Nobody reads: what is kept is kept, only the live copy ends here.
-                    break;
-                }
+        let mut drained = 0;
+        while drained < DRAINED {
+            match read_some(channel, &mut buffer, cut)? {
+                0 => break,
+                count => drained += count,
             }
         }
+        channel.forward.write_now();
     }
     Ok(())
 }
 
 fn pass_input(watch: &mut Watch<'_>, ready: &Ready) {
-    let mut buffer = [0; 4096];
-    let Some((from, to)) = &mut watch.input else {
+    let mut buffer = [0; 64 << 10];
+    let Some(input) = &mut watch.input else {
         return;
     };
-    if ready.input_room {
-        to.write_ready();
+    if ready.input_room || input.to.is_stalled() {
+        input.to.write_ready();
     }
     if ready.input {
-        match nix::unistd::read(&*from, &mut buffer) {
-            Ok(0) | Err(Errno::EIO) => {
-                to.flush(Some(PATIENCE_MS));
-                watch.input = None;
-            }
-            Ok(count) => to.add(buffer.get(..count).unwrap_or_default()),
-            Err(_) => {}
-        }
+        input.read_ready(&mut buffer);
+    }
+    if input.is_over() {
+        // The workload sees the end.
+        watch.input = None;
     }
 }

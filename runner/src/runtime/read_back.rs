@@ -37,6 +37,8 @@ pub(super) struct Expected {
     pub(super) masks: Vec<PathBuf>,
     /// Protected places below writable ones.
     pub(super) protected: Vec<PathBuf>,
+    /// Folders that must be mount points, so that nobody can move them.
+    pub(super) pinned: Vec<PathBuf>,
     /// Places whose owners must be mapped.
     pub(super) mapped: Vec<PathBuf>,
     /// A /proc of its own.
@@ -373,6 +375,11 @@ fn read_mounts(init: i32, expected: &Expected, outcomes: &mut Outcomes) -> Resul
             "protect",
             Err(Failure::no_effect(format!("protect {}", place.display()))),
         );
+    }
+    let mut pinned = expected.pinned.iter();
+    if let Some(place) = pinned.find(|place| mounts::at(&all, place).is_none()) {
+        let failure = Failure::no_effect(format!("pin {}", place.display()));
+        outcomes.note("protect", Err(failure));
     }
     for place in &expected.mapped {
         let mapped = mounts::at(&all, place).is_some_and(|mount| mount.has("idmapped"));

@@ -3,7 +3,7 @@
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
-use crate::world::{contains, is_root, ready, skip};
+use crate::world::{Ran, contains, is_root, ready, skip};
 
 #[test]
 fn an_ephemeral_root_shows_nothing_of_the_host() {
@@ -230,19 +230,110 @@ fn ledger_and_keys_are_covered_wherever_they_are_shown() {
             ran.out
         );
     }
-    // By its own path, when the ledger itself is what is asked for.
-    let flags = format!("--write {}", ledger.display());
-    let ran = world.sh(
-        &flags,
-        r#"ls -A "$1"; (: >"$1/new") 2>/dev/null || echo kept"#,
-        &[&ledger],
-    );
-    assert_eq!(ran.ended(0).out, "kept\n");
-    let nothing = world.last().execution.artifacts.unwrap();
-    assert_eq!(nothing.count(), 0, "{nothing:?}");
+    // What is evidence itself, or lies in it, is not shown under any name.
+    for source in [ledger.clone(), ledger.join("records"), keys.clone()] {
+        for access in ["--read", "--write", "--workload"] {
+            let target = if access == "--workload" { "" } else { ":/r" };
+            let flags = format!("{access} {}{target}", source.display());
+            let ran = world.exec(&flags, &["true"]).ended(125);
+            assert!(ran.err.contains("runner::plan::evidence"), "{}", ran.err);
+        }
+    }
     let after = std::fs::read(ledger.join("records/00000000.jsonl")).unwrap();
     assert!(after.starts_with(&before));
-    assert_eq!(world.evidence().runs().len(), 4);
+    assert_eq!(world.evidence().runs().len(), 3);
+}
+
+#[test]
+fn evidence_that_a_mount_shows_under_another_name_is_covered() {
+    const TEST: &str = "evidence_that_a_mount_shows_under_another_name_is_covered";
+    let mut world = ready!();
+    world.exec("", &["true"]).ended(0);
+    let mounted = world.mounted(
+        r#"cd "$1"; mkdir -p m/data m/records alone; chmod -R a+rX m alone
+           mount --bind data m/data; mount --bind state/containment-ledger/default/records m/records
+           mount --bind data/containment-ledger/keys alone"#,
+    );
+    if let Err(reason) = mounted {
+        return skip(TEST, reason);
+    }
+    let ran = world.exec(
+        &format!("--read {}:/alone", world.path("alone").display()),
+        &["true"],
+    );
+    assert!(ran.ended(125).err.contains("runner::plan::evidence"));
+    let m = world.path("m");
+    for access in ["--read", "--write"] {
+        let ran = world.sh(
+            &format!("{access} {}:/m", m.display()),
+            r#"cd /m && ls -A data; ls -A data/containment-ledger/keys records
+               (: >records/new || mv data/containment-ledger data/x || rmdir records) 2>/dev/null && echo changed; :"#,
+            &[],
+        );
+        assert_eq!(
+            ran.ended(0).out,
+            "containment-ledger\ndata/containment-ledger/keys:\n\nrecords:\n",
+            "{access}"
+        );
+        assert!(world.last().declares("filesystem"));
+    }
+}
+
+#[test]
+fn evidence_stays_where_it_is_without_a_list_of_protected_paths() {
+    let world = ready!();
+    world.exec("", &["true"]).ended(0);
+    let policy = world.policy(|policy| policy["filesystem"]["protect"] = serde_json::json!([]));
+    let flags = format!(
+        "-P {} --write {}:/all",
+        policy.display(),
+        world.path("").display()
+    );
+    let ran = world.sh(
+        &flags,
+        r#"cd /all; for path in state state/containment-ledger state/containment-ledger/default data data/containment-ledger; do
+             mv "$path" moved 2>/dev/null && echo "moved $path"; done; echo free >file && cat file"#,
+        &[],
+    );
+    assert_eq!(ran.ended(0).out, "free\n");
+    assert!(world.last().declares("filesystem"));
+    // Pins that fail, and pins that have no effect, are both found.
+    for fault in ["protect=fail", "protect=void"] {
+        let mut command = world.exec_command(&flags, &["true"]);
+        let ran = Ran::of(command.env("RUNNER_FAULT", fault).output().unwrap()).ended(126);
+        assert!(ran.err.contains("protect-failed"), "{fault}: {}", ran.err);
+    }
+}
+
+#[test]
+fn the_hosts_kernel_file_systems_are_not_shown() {
+    const TEST: &str = "the_hosts_kernel_file_systems_are_not_shown";
+    let mut world = ready!();
+    for source in ["/proc", "/proc/self", "/sys", "/sys/class/net"] {
+        if std::fs::symlink_metadata(source).is_ok_and(|found| found.is_dir()) {
+            let ran = world.exec(&format!("--read {source}:/k"), &["true"]);
+            let ran = ran.ended(125);
+            assert!(ran.err.contains("runner::plan::kernel"), "{}", ran.err);
+        }
+    }
+    let mounted =
+        world.mounted(r#"mkdir -p "$1/m/p"; chmod -R a+rX "$1/m"; mount --rbind /proc "$1/m/p""#);
+    if let Err(reason) = mounted {
+        return skip(TEST, reason);
+    }
+    let flags = format!("--read {}:/m", world.path("m").display());
+    let ran = world.sh(&flags, "ls -A /m /m/p", &[]);
+    if is_root() {
+        let said = ran.ended(126).err;
+        assert!(
+            said.contains("file system of the kernel (proc)") && !said.contains("chown"),
+            "{said}"
+        );
+        return;
+    }
+    assert_eq!(ran.ended(0).out, "/m:\np\n\n/m/p:\n");
+    let run = world.last();
+    assert!(run.declares("process") && run.declares("network"));
 }
 
 #[test]

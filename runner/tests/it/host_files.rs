@@ -37,6 +37,57 @@ fn a_read_only_host_hides_secrets_and_sockets() {
 }
 
 #[test]
+fn secrets_behind_links_are_hidden_where_they_lie() {
+    const TEST: &str = "secrets_behind_links_are_hidden_where_they_lie";
+    let mut world = World::new();
+    let script = r#"umask 022; mount -t tmpfs -o mode=0755 none /srv; cd /srv; mkdir -p home/dot/ssh home/.aws
+        echo SEEN >home/dot/ssh/id; echo SEEN >home/dot/netrc; echo SEEN >home/dot/aws; echo plain >home/dot/file
+        ln -s dot/ssh home/.ssh; ln -s dot/netrc home/.netrc; ln -s ../dot/aws home/.aws/credentials
+        ln -s /usr/bin/env home/.aws/tool; chmod -R a+rwX home; export HOME=/srv/home"#;
+    if let Err(reason) = world.mounted(script) {
+        return skip(TEST, reason);
+    }
+    let policy = world.policy(|policy| policy["filesystem"]["root"] = "host-readonly".into());
+    let ran = world.sh(
+        &format!("-P {}", policy.display()),
+        r#"cd /srv/home; cat dot/ssh/id .ssh/id dot/netrc .netrc dot/aws .aws/credentials dot/file 2>/dev/null
+           readlink .ssh .netrc; env true && [ -s /usr/bin/env ] && echo env"#,
+        &[],
+    );
+    assert_eq!(ran.ended(0).out, "plain\ndot/ssh\ndot/netrc\nenv\n");
+    assert!(world.last().declares("filesystem"));
+}
+
+#[test]
+fn devices_that_the_sandbox_has_itself_or_that_are_none_are_said() {
+    let world = ready!();
+    let allow = |list: &[&str]| {
+        let policy = world.policy(|policy| policy["devices"]["allow"] = serde_json::json!(list));
+        format!("-P {}", policy.display())
+    };
+    let own = [
+        "/dev/ptmx",
+        "/dev/fd",
+        "/dev/stdin",
+        "/dev/pts",
+        "/dev/shm",
+        "/dev/mqueue",
+        "/dev/null",
+        "/dev/no-such",
+    ];
+    let ran = world.sh(&allow(&own), "echo x >/dev/null; readlink /dev/ptmx", &[]);
+    assert_eq!(ran.ended(0).out, "pts/ptmx\n");
+    for path in ["/dev/pts/ptmx", "/dev/shm/x", "/dev/fd/0"] {
+        let ran = world.exec(&allow(&[path]), &["true"]).ended(125);
+        assert!(
+            ran.err.contains(path) && ran.err.contains("of its own"),
+            "{}",
+            ran.err
+        );
+    }
+}
+
+#[test]
 fn a_folder_as_root_shows_that_folder_alone() {
     let world = ready!();
     let root = world.folder("root");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use crate::world::ready;
+use crate::world::{World, ready, until};
 
 /// Every path below a folder with its content.
 fn listing(folder: &Path) -> BTreeMap<String, String> {
@@ -153,4 +153,114 @@ fn a_policy_names_what_is_protected() {
         std::fs::read_to_string(folder.join("keep/file")).unwrap(),
         "theirs\n"
     );
+}
+
+/// Starts a workload that waits until a file beside it is there, and returns once it runs.
+fn waiting(world: &World, flags: &str, folder: &Path, name: &str) -> std::process::Child {
+    let script = format!(
+        r#"cd "$1" && echo x >{name}.up && until [ -e {name}.go ]; do sleep 0.02; done
+        mkdir -p .git/hooks; echo x >.git/hooks/pre-commit; echo x >.git/config; echo x >.envrc; true"#
+    );
+    let workload = ["sh", "-c", &script, "sh", &folder.display().to_string()];
+    let child = world.exec_command(flags, &workload).spawn().unwrap();
+    until("the workload runs", || {
+        folder.join(format!("{name}.up")).exists()
+    });
+    child
+}
+
+/// What is there beside the files that [`waiting`] is steered with.
+fn planted(folder: &Path) -> Vec<String> {
+    let names = listing(folder).into_keys();
+    names
+        .filter(|name| !name.ends_with(".up") && !name.ends_with(".go"))
+        .collect()
+}
+
+#[test]
+fn a_run_that_ends_leaves_the_protection_of_another_alone() {
+    let mut worlds = vec![ready!()];
+    worlds.extend(World::of_user("guard", &[]));
+    for world in worlds {
+        // The caller's, whoever that is.
+        let folder = world.path("home/work");
+        let flags = format!("--write {}", folder.display());
+        let mut first = waiting(&world, &flags, &folder, "a");
+        let mut second = waiting(&world, &flags, &folder, "b");
+        std::fs::write(folder.join("a.go"), "").unwrap();
+        assert!(first.wait().unwrap().success());
+        let between = planted(&folder);
+        assert!(between.contains(&".git/hooks/".to_owned()), "{between:?}");
+        std::fs::write(folder.join("b.go"), "").unwrap();
+        assert!(second.wait().unwrap().success());
+        assert_eq!(planted(&folder), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn what_a_killed_run_left_is_removed_by_the_next() {
+    let world = ready!();
+    let folder = world.folder("out");
+    let flags = format!("--write {}", folder.display());
+    let mut killed = waiting(&world, &flags, &folder, "a");
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert!(planted(&folder).contains(&".git/hooks/".to_owned()));
+    // What the user filled in the meantime is no placeholder any more.
+    std::fs::write(folder.join(".envrc"), "mine\n").unwrap();
+    // The kernel ends the killed run's workload on its own time; until then its journal may be held.
+    until("the rest is swept", || {
+        world.exec("", &["true"]).ended(0);
+        planted(&folder) == [".envrc"]
+    });
+    let journals = world.path("state/containment-ledger/placeholders");
+    assert_eq!(std::fs::read_dir(journals).unwrap().count(), 0);
+}
+
+#[test]
+fn nobody_inside_reaches_the_journals() {
+    let world = ready!();
+    let state = world.folder("state");
+    let ran = world.sh(
+        &format!("--write {}", state.display()),
+        r#"cd "$1/containment-ledger" && (echo x >placeholders/x) 2>/dev/null && echo written
+        (mv placeholders p) 2>/dev/null && echo moved; ls placeholders"#,
+        &[&state],
+    );
+    assert_eq!(ran.ended(0).out, "");
+}
+
+#[test]
+fn mount_points_below_a_written_folder_are_gone_afterwards() {
+    let world = ready!();
+    let (outer, inner) = (world.folder("n1"), world.folder("n2"));
+    world.file("n2/seen", "seen\n");
+    let file = world.file("file", "file\n");
+    let flags = format!(
+        "--write {}:/n1 --read {}:/n1/a/b --read {}:/n1/c/d",
+        outer.display(),
+        inner.display(),
+        file.display()
+    );
+    let ran = world.sh(&flags, "cat /n1/a/b/seen /n1/c/d", &[]);
+    assert_eq!(ran.ended(0).out, "seen\nfile\n");
+    assert!(listing(&outer).is_empty(), "{:?}", listing(&outer));
+}
+
+#[test]
+fn what_decides_for_git_and_a_home_folder_stays_as_it_is() {
+    let world = ready!();
+    let folder = world.folder("home/repo");
+    world.file("home/repo/.git/HEAD", "ref: refs/heads/main\n");
+    world.file("home/repo/.bashrc", "# mine\n");
+    let before = listing(&folder);
+    let script = r#"cd "$1"; for file in .git/commondir .git/config.worktree .git/info/attributes \
+        .git/modules/x .git/worktrees/x .gitconfig .config/git/config .config/systemd/x .config/autostart/x .ssh/rc \
+        .bash_aliases .zlogout .xprofile .idea/x .husky/x; do
+        (mkdir -p "${file%/*}"; echo x >"$file") 2>/dev/null && echo "$file"; done; cat .git/commondir"#;
+    let flags = format!("--write {}", folder.display());
+    let ran = world.sh(&flags, script, &[&folder]);
+    // Git refuses a repository whose commondir is empty.
+    assert_eq!(ran.ended(0).out, ".\n");
+    assert_eq!(listing(&folder), before);
 }

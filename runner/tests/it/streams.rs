@@ -120,6 +120,116 @@ fn an_output_that_nobody_reads_does_not_hold_up_the_deadline() {
 }
 
 #[test]
+fn a_terminal_that_nobody_reads_does_not_hold_up_the_deadline() {
+    let world = ready!();
+    let terminal = nix::pty::openpty(None, None).unwrap();
+    let mut command = world.exec_command("-q --timeout 1s", &["yes"]);
+    command.stdout(Stdio::from(terminal.slave.try_clone().unwrap()));
+    assert_eq!(command.status().unwrap().code(), Some(124));
+    assert_eq!(world.last().execution.verdict.as_str(), "timeout");
+    // The caller's own flags are as they were.
+    let flags = nix::fcntl::fcntl(&terminal.slave, nix::fcntl::FcntlArg::F_GETFL).unwrap();
+    assert!(!nix::fcntl::OFlag::from_bits_retain(flags).contains(nix::fcntl::OFlag::O_NONBLOCK));
+}
+
+#[test]
+fn the_record_does_not_wait_for_a_reader_and_a_signal_ends_the_waiting() {
+    let world = ready!();
+    let workload = ["sh", "-c", "head -c 220000 /dev/zero; exit 5"];
+    let mut child = world.exec_command("-q", &workload).spawn().unwrap();
+    let mut unread = child.stdout.take().unwrap();
+    until("the execution record is there", || {
+        world.ledger().is_dir() && world.evidence().runs().len() == 1
+    });
+    assert_eq!(world.last().stdout.unwrap().bytes.value(), 220_000);
+    assert!(child.try_wait().unwrap().is_none(), "nothing was read yet");
+    let pid = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+    let mut rest = Vec::new();
+    unread.read_to_end(&mut rest).unwrap();
+    assert!(rest.len() < 220_000);
+
+    // A reader that comes late gets everything.
+    let mut child = world.exec_command("-q", &workload).spawn().unwrap();
+    until("the execution record is there", || {
+        world.evidence().runs().len() == 2
+    });
+    let mut all = Vec::new();
+    let mut late = child.stdout.take().unwrap();
+    late.read_to_end(&mut all).unwrap();
+    assert_eq!(
+        (all.len(), child.wait().unwrap().code()),
+        (220_000, Some(5))
+    );
+}
+
+#[test]
+fn a_file_as_input_is_no_way_to_write_it() {
+    let world = ready!();
+    let content = "x".repeat(1_000_000);
+    let file = world.file("input", &content);
+    let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    std::fs::set_permissions(&file, everyone).unwrap();
+    let with_file = |script: &str| {
+        let mut command = world.exec_command("-q", &["sh", "-c", script]);
+        command.stdin(File::options().read(true).write(true).open(&file).unwrap());
+        Ran::of(command.output().unwrap())
+    };
+    with_file("echo CHANGED >/proc/self/fd/0; echo CHANGED >&0; : >/dev/stdin");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), content);
+    // All of it comes through, also to one who takes it late, or by name.
+    assert_eq!(with_file("sleep 1; wc -c").ended(0).out.trim(), "1000000");
+    assert_eq!(
+        with_file("wc -c /dev/stdin").ended(0).out,
+        "1000000 /dev/stdin\n"
+    );
+    // Who does not want it does not fail.
+    assert_eq!(with_file("head -c 3; exec <&-; exit 4").ended(4).out, "xxx");
+}
+
+#[test]
+fn a_named_pipe_as_input_is_no_way_to_write_it() {
+    let world = ready!();
+    let path = world.path("pipe");
+    let all = nix::sys::stat::Mode::from_bits_truncate(0o666);
+    nix::unistd::mkfifo(&path, all).unwrap();
+    let mut both = File::options().read(true).write(true).open(&path).unwrap();
+    both.write_all(b"in\n").unwrap();
+    let script = "read line; echo \"got $line\"; echo CHANGED >/proc/self/fd/0; exit 0";
+    let mut command = world.exec_command("-q", &["sh", "-c", script]);
+    command.stdin(both.try_clone().unwrap());
+    assert_eq!(Ran::of(command.output().unwrap()).ended(0).out, "got in\n");
+    let flags = nix::fcntl::OFlag::O_NONBLOCK;
+    nix::fcntl::fcntl(&both, nix::fcntl::FcntlArg::F_SETFL(flags)).unwrap();
+    let error = both.read(&mut [0; 16]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn own_streams_can_be_opened_by_name() {
+    let world = ready!();
+    let script = "echo out >/dev/stdout; echo err >/dev/stderr";
+    let ran = world.sh("-q", script, &[]).ended(0);
+    assert_eq!(
+        (ran.out.as_str(), ran.err.contains("err\n")),
+        ("out\n", true)
+    );
+}
+
+#[test]
+fn events_to_a_number_are_for_a_descriptor() {
+    let world = ready!();
+    for number in ["5000000000", "77", "99999999999999999999"] {
+        let ran = world
+            .exec(&format!("--events {number}"), &["true"])
+            .ended(125);
+        assert!(ran.err.contains(number), "{}", ran.err);
+        assert!(!world.path("home/work").join(number).exists());
+    }
+}
+
+#[test]
 fn pipes_and_files_pass_and_nothing_is_dev_null() {
     let world = ready!();
     let mut command = world.exec_command("-q", &["wc", "-c"]);

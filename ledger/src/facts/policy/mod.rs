@@ -53,13 +53,20 @@ pub use read::MAX_POLICY_BYTES;
 pub const OVERFLOW_ID: u32 = 65_534;
 
 /// What stays read-only below a writable folder unless the policy says otherwise: files that a program
-/// outside runs later, so that writing them would be a way out.
+/// outside runs later, or that decide what it runs, so that writing them would be a way out.
 pub const DEFAULT_PROTECT: &[&str] = &[
     ".git/hooks",
     ".git/config",
+    ".git/config.worktree",
+    ".git/commondir",
+    ".git/info",
+    ".git/modules",
+    ".git/worktrees",
     ".envrc",
     ".vscode",
     ".github",
+    ".idea",
+    ".husky",
     ".bashrc",
     ".bash_profile",
     ".bash_login",
@@ -70,6 +77,44 @@ pub const DEFAULT_PROTECT: &[&str] = &[
     ".zprofile",
     ".zlogin",
     ".config/fish",
+    ".bash_aliases",
+    ".zlogout",
+    ".xprofile",
+    ".gitconfig",
+    ".config/git",
+    ".config/autostart",
+    ".config/systemd",
+    ".ssh",
+];
+
+/// Of [`DEFAULT_PROTECT`], what only the programs of a home folder read. What is there is protected everywhere;
+/// what is missing, in home folders alone.
+pub const PROTECTED_IN_HOMES: &[&str] = &[
+    ".bash_aliases",
+    ".zlogout",
+    ".xprofile",
+    ".gitconfig",
+    ".config/git",
+    ".config/autostart",
+    ".config/systemd",
+    ".ssh",
+];
+
+/// Protected paths that are folders; any other is a file where it is missing.
+pub const PROTECTED_FOLDERS: &[&str] = &[
+    ".git/hooks",
+    ".git/info",
+    ".git/modules",
+    ".git/worktrees",
+    ".vscode",
+    ".github",
+    ".idea",
+    ".husky",
+    ".config/fish",
+    ".config/git",
+    ".config/autostart",
+    ".config/systemd",
+    ".ssh",
 ];
 
 macro_rules! words {

@@ -14,6 +14,8 @@ pub const UNREADABLE: &str = "unreadable";
 pub const OTHER_MOUNT: &str = "other-mount";
 /// A file is too long to be hashed within the limit.
 pub const OVER_BUDGET: &str = "over-budget";
+/// The operator did not wait for it to be hashed.
+pub const INTERRUPTED: &str = "interrupted";
 /// It was moved, replaced or written to while it was looked at.
 pub const CHANGED: &str = "changed-while-scanned";
 /// What was there before the run is not known in full: where it is not, a file counts as changed by the time

@@ -25,8 +25,14 @@ fn folder(path: impl AsRef<Path>) -> OwnedFd {
 
 /// Scans as a fresh place in both ways of opening, which must agree.
 fn scan_fresh(path: &Path, limits: &Limits) -> Scan {
-    let [resolve, no_follow] =
-        BOTH.map(|opener| scan_with(opener, &[Place::fresh(folder(path), INSIDE)], limits));
+    let [resolve, no_follow] = BOTH.map(|opener| {
+        scan_with(
+            opener,
+            &[Place::fresh(folder(path), INSIDE)],
+            limits,
+            &|| false,
+        )
+    });
     assert_eq!(resolve, no_follow);
     resolve
 }
@@ -137,7 +143,7 @@ fn devices_are_listed_and_mounts_are_said_and_not_entered() {
         hashed_bytes: 0,
         ..Limits::default()
     };
-    let scan = scan(&[Place::fresh(folder("/dev"), "/dev")], &limits);
+    let scan = scan(&[Place::fresh(folder("/dev"), "/dev")], &limits, &|| false);
     assert!(
         fs::metadata("/dev/null")
             .unwrap()
@@ -188,6 +194,28 @@ fn a_sparse_file_of_terabytes_is_listed_without_a_hash() {
         ]
     );
     assert_eq!(reasons(&scan), ["over-budget: /w/sparse"]);
+}
+
+#[test]
+fn an_interrupted_scan_lists_the_rest_without_hashes() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("a"), b"small").unwrap();
+    let sparse = File::create(dir.path().join("b")).unwrap();
+    sparse.set_len(1 << 20).unwrap();
+    fs::write(dir.path().join("c"), b"small").unwrap();
+    // Before a, twice in a, before b, and then in b.
+    let asked = std::cell::Cell::new(0);
+    let interrupted = || {
+        asked.set(asked.get() + 1);
+        asked.get() == 6
+    };
+    let places = [Place::fresh(folder(dir.path()), INSIDE)];
+    let scan = scan(&places, &Limits::default(), &interrupted);
+    let hashed: Vec<_> = scan.artifacts.iter().map(|a| a.sha256.is_some()).collect();
+    assert_eq!(hashed, [true, false, false]);
+    assert!(scan.artifacts.iter().all(|a| a.bytes.is_some()));
+    assert_eq!(reasons(&scan), [INTERRUPTED]);
+    assert_eq!(asked.get(), 6);
 }
 
 #[test]
@@ -409,6 +437,8 @@ fn a_file_replaced_or_changed_after_it_was_looked_at_has_no_hash() {
         let mut reader = Reader {
             left: 1000,
             buffer: vec![0; 100],
+            interrupted: &|| false,
+            stopped: false,
         };
         let mut said = Problems::default();
         let _all_seen = walk_fresh(dir.path(), &mut said, &mut |entry| {
@@ -447,7 +477,7 @@ fn a_folder_swapped_for_a_link_does_not_lead_outside() {
         for _ in 0..300 {
             for opener in BOTH {
                 let places = [Place::fresh(folder(dir.path()), INSIDE)];
-                let scan = scan_with(opener, &places, &Limits::default());
+                let scan = scan_with(opener, &places, &Limits::default(), &|| false);
                 assert!(
                     scan.artifacts
                         .iter()
@@ -523,7 +553,7 @@ fn what_cannot_be_read_is_said() {
     mode("closed", 0o700).unwrap();
     mode("names-only", 0o700).unwrap();
     assert_eq!(
-        scan_with(None, &[place], &Limits::default()).artifacts,
+        scan_with(None, &[place], &Limits::default(), &|| false).artifacts,
         [file("/w/closed/f", b"1"), file("/w/names-only/f", b"1")]
     );
 }
@@ -538,16 +568,17 @@ fn a_place_that_is_a_file() {
     let fresh = scan(
         &[Place::fresh(readable(), "/out/report")],
         &Limits::default(),
+        &|| false,
     );
     assert_eq!(fresh.artifacts, expected);
 
     let limits = Limits::default();
     let place = || Place::existing(readable(), "/out/report", settle(), &limits);
-    assert_eq!(scan(&[place()], &limits), Scan::default());
+    assert_eq!(scan(&[place()], &limits, &|| false), Scan::default());
     let place = place();
     fs::write(&path, b"CONTENT").unwrap();
     assert_eq!(
-        scan(&[place], &limits).artifacts,
+        scan(&[place], &limits, &|| false).artifacts,
         [file("/out/report", b"CONTENT")]
     );
 }
@@ -563,7 +594,7 @@ fn a_place_over_another_hides_what_is_below_it() {
         Place::fresh(folder(outer.path()), "/w"),
         Place::fresh(folder(inner.path()), "/w/sub/"),
     ];
-    let scan = scan(&places, &Limits::default());
+    let scan = scan(&places, &Limits::default(), &|| false);
     assert_eq!(scan.artifacts, [file("/w/f", b"2"), file("/w/sub/g", b"3")]);
 }
 
@@ -581,7 +612,7 @@ fn an_mtime_set_back_does_not_hide_a_change() {
     open.set_modified(modified).unwrap();
     drop(open);
     assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), modified);
-    let scan = scan(&[place], &limits);
+    let scan = scan(&[place], &limits, &|| false);
     assert_eq!(scan.artifacts, [file("/w/f", b"after!")]);
     assert!(scan.unmeasured.is_empty());
 }
@@ -593,7 +624,10 @@ fn what_changes_in_the_tick_of_the_snapshot_counts_as_changed() {
     fs::write(dir.path().join("f"), b"1").unwrap();
     let limits = Limits::default();
     let place = Place::existing(folder(dir.path()), INSIDE, now, &limits);
-    assert_eq!(scan(&[place], &limits).artifacts, [file("/w/f", b"1")]);
+    assert_eq!(
+        scan(&[place], &limits, &|| false).artifacts,
+        [file("/w/f", b"1")]
+    );
 }
 
 #[test]
@@ -616,7 +650,7 @@ fn a_snapshot_over_its_limit_goes_by_ctime_and_says_so() {
     let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
     let open = OpenOptions::new().write(true).open(at(18)).unwrap();
     open.set_modified(old).unwrap();
-    let scan = scan(&[place], &Limits::default());
+    let scan = scan(&[place], &Limits::default(), &|| false);
     let expected: Vec<_> = (0..20)
         .step_by(3)
         .map(|number| file(&format!("/w/{number:02}"), b"2"))
@@ -715,7 +749,7 @@ proptest! {
             }
         }
 
-        let scan = scan(&[place], &limits);
+        let scan = scan(&[place], &limits, &|| false);
         let mut expected: Vec<_> = model
             .into_iter()
             .filter(|(_, touched)| *touched)

@@ -61,6 +61,10 @@ pub(super) fn expected(
         .protect
         .iter()
         .flat_map(|folder| folder.paths.iter().map(|path| folder.folder.join(path)));
+    let pinned = spec
+        .protect
+        .iter()
+        .flat_map(|folder| folder.pinned.iter().map(|path| folder.folder.join(path)));
     Expected {
         namespaces,
         ids: Some((ids.host_uid(), ids.host_gid())),
@@ -75,6 +79,7 @@ pub(super) fn expected(
         writable,
         masks: masks.collect(),
         protected: protected.collect(),
+        pinned: pinned.collect(),
         mapped,
         own_proc: true,
     }
@@ -84,6 +89,10 @@ pub(super) fn expected(
 fn mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
     let tree = ["namespace-mount", "pivot-root"];
     match control {
+        // What a source shows of the host's sysfs and proc is covered like what it shows of evidence.
+        Control::Network if !plan.tree.kernel.is_empty() => {
+            vec!["namespace-network", "base-filter", "proc-mask"]
+        }
         Control::Network => vec!["namespace-network", "base-filter"],
         Control::Filesystem => {
             let mut needed = vec![
@@ -97,6 +106,9 @@ fn mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
                 needed.push("protect");
             }
             needed
+        }
+        Control::Process if !plan.tree.kernel.is_empty() => {
+            vec!["namespace-pid", "proc", "proc-mask"]
         }
         Control::Process => vec!["namespace-pid", "proc"],
         Control::Privilege => {

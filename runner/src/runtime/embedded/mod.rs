@@ -203,7 +203,7 @@ impl Embedded {
 
 fn refused_owner(error: MapOwnersError) -> LaunchError {
     match &error {
-        MapOwnersError::Refused { .. } => LaunchError::Refused {
+        MapOwnersError::Refused { .. } | MapOwnersError::Kernel { .. } => LaunchError::Refused {
             control: Control::User,
             what: error.to_string(),
         },

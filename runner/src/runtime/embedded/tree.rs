@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use crate::mechanism::identity::IdentitySpec;
 use crate::mechanism::owners::{HostIds, MapOwnersError, OwnerMaps};
-use crate::mechanism::protect::{Placeholders, ProtectSpec};
+use crate::mechanism::placeholders::Placeholders;
+use crate::mechanism::protect::ProtectSpec;
 use crate::mechanism::root::{Entry, Mask, RootSpec, Source, What};
-use crate::plan::{Plan, Shape};
+use crate::plan::{Bind, Plan, Shape};
 use crate::runtime::launch::planted_number;
 
 /// Of /etc, what programs need and what holds no secret; the rest is made up or missing.
@@ -138,7 +139,10 @@ pub(super) fn build(
     inside: &IdentitySpec,
     own_ipc: bool,
 ) -> Result<Built, MapOwnersError> {
-    let mut built = Built::default();
+    let mut built = Built {
+        placeholders: Placeholders::begin(),
+        ..Built::default()
+    };
     match &plan.tree.shape {
         Shape::Ephemeral => {
             for system in crate::plan::SYSTEM {
@@ -280,25 +284,53 @@ fn cover_secrets(built: &mut Built, plan: &Plan) {
     homes.retain(|home| home.is_absolute() && home.parent().is_some());
     homes.sort();
     homes.dedup();
+    let mut secrets: Vec<PathBuf> = ["/etc/shadow", "/etc/gshadow", "/etc/ssh"]
+        .map(PathBuf::from)
+        .to_vec();
     for home in homes {
-        built
-            .root
-            .masks
-            .extend(SECRETS.map(|secret| Mask::Empty(home.join(secret))));
+        secrets.extend(SECRETS.map(|secret| home.join(secret)));
     }
-    built
-        .root
-        .masks
-        .extend(["/etc/shadow", "/etc/gshadow", "/etc/ssh"].map(|path| Mask::Empty(path.into())));
+    let mut places: Vec<PathBuf> = secrets.iter().flat_map(|path| shown_at(path)).collect();
+    places.sort();
+    places.dedup();
+    built.root.masks.extend(places.into_iter().map(Mask::Empty));
+}
+
+/// Where a secret can be read: a link is the way to it, and what it leads to must be covered. The same for links
+/// in a folder of secrets, each of which may lead to a file of its own.
+fn shown_at(secret: &Path) -> Vec<PathBuf> {
+    let real = match std::fs::canonicalize(secret) {
+        Ok(real) => real,
+        // A link to nothing shows nothing.
+        Err(_) if secret.is_symlink() => return Vec::new(),
+        // Not there, or out of the caller's reach: if init gets to it after all, it is covered.
+        Err(_) => return vec![secret.to_owned()],
+    };
+    let entries = std::fs::read_dir(&real)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok);
+    let links = entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()))
+        .filter_map(|entry| std::fs::canonicalize(entry.path()).ok());
+    let mut places: Vec<PathBuf> = links.filter(|place| !place.starts_with(&real)).collect();
+    places.push(real);
+    places.retain(|place| {
+        // A program that a folder of secrets links to is none; nor is a folder that holds the secret with all else.
+        !crate::plan::SYSTEM
+            .iter()
+            .any(|system| place.starts_with(system))
+            && !place.starts_with("/dev")
+            && !secret.starts_with(place)
+            || place == secret
+    });
+    places
 }
 
 fn devices(built: &mut Built, plan: &Plan, own_ipc: bool) {
-    let allowed = plan
-        .policy
-        .devices
-        .allow
-        .iter()
-        .map(|path| path.trim_start_matches("/dev/").to_owned());
+    let allowed = plan.policy.devices.allow.iter();
+    let allowed = allowed.filter(|path| !crate::plan::OWN_DEVICES.contains(&path.as_str()));
+    let allowed = allowed.map(|path| path.trim_start_matches("/dev/").to_owned());
     for name in DEVICES.into_iter().map(str::to_owned).chain(allowed) {
         let path = Path::new("/dev").join(name);
         let source = Source::Path(path.clone());
@@ -340,9 +372,13 @@ fn show_binds(built: &mut Built, plan: &Plan, ids: &HostIds) -> Result<(), MapOw
         let target = real_target(&built.root.entries, &bind.target);
         if plan.tree.protects(bind) {
             // Before the folder is copied: the copy shows what is there then and later alike.
-            match built.placeholders.make(&bind.source, &plan.tree.protect) {
+            match built
+                .placeholders
+                .make(&bind.source, &plan.tree.protect, |path| {
+                    makes(plan, &bind.source, path)
+                }) {
                 Ok(paths) => built.protect.push(ProtectSpec {
-                    pinned: evidence_folders(&plan.tree.covered, &target),
+                    pinned: pinned(plan, &bind.target),
                     folder: target.clone(),
                     paths,
                 }),
@@ -354,6 +390,20 @@ fn show_binds(built: &mut Built, plan: &Plan, ids: &HostIds) -> Result<(), MapOw
                     ));
                 }
             }
+        }
+        if let Some((folder, below)) = writable_above(plan, bind)
+            && let Err(error) =
+                built
+                    .placeholders
+                    .mount_point(folder, below, bind.source.is_dir())
+            // Links are the tree's own matter: it follows them inside the new root.
+            && error.raw_os_error() != Some(libc::ELOOP)
+        {
+            built.unprotected = Some(format!(
+                "{}: {}",
+                folder.join(below).display(),
+                crate::sys::errno_name(&error)
+            ));
         }
         let source = if matches!(ids, HostIds::Allocated { .. }) {
             let tree = maps.bring_in(&bind.source)?;
@@ -368,18 +418,45 @@ fn show_binds(built: &mut Built, plan: &Plan, ids: &HostIds) -> Result<(), MapOw
     Ok(())
 }
 
-/// The folders below a writable one in which evidence is covered.
-fn evidence_folders(covered: &[PathBuf], folder: &Path) -> Vec<String> {
-    let below = covered
+/// The writable bind in whose folder the place of this one lies, and where.
+fn writable_above<'a>(plan: &'a Plan, bind: &'a Bind) -> Option<(&'a Path, &'a Path)> {
+    let above = plan
+        .tree
+        .binds
         .iter()
-        .filter_map(|path| path.strip_prefix(folder).ok()?.parent());
-    let mut folders: Vec<String> = below
-        .filter(|path| !path.as_os_str().is_empty())
-        .map(|path| path.to_string_lossy().into_owned())
-        .collect();
-    folders.sort();
-    folders.dedup();
+        .filter(|above| above.target != bind.target && bind.target.starts_with(&above.target))
+        .max_by_key(|above| above.target.components().count())?;
+    let below = bind.target.strip_prefix(&above.target).ok()?;
+    (!above.read_only && above.source.is_dir()).then_some((above.source.as_path(), below))
+}
+
+/// Whether a protected path that is missing is made. Files that only a home folder's programs read are, where the
+/// policy does not name them itself, made in home folders alone.
+fn makes(plan: &Plan, folder: &Path, path: &str) -> bool {
+    use ledger::facts::policy::{DEFAULT_PROTECT, PROTECTED_IN_HOMES};
+    if plan.tree.protect != DEFAULT_PROTECT || !PROTECTED_IN_HOMES.contains(&path) {
+        return true;
+    }
+    let is_callers =
+        plan.job.home.as_ref().is_some_and(|home| {
+            std::fs::canonicalize(home).is_ok_and(|home| home.as_path() == folder)
+        });
+    // A placeholder of another run is empty; a start file of somebody's is not.
+    let holds = |name: &str| {
+        std::fs::symlink_metadata(folder.join(name)).is_ok_and(|found| found.len() > 0)
+    };
+    is_callers
+        || [".bashrc", ".profile", ".zshrc", ".bash_profile"]
+            .into_iter()
+            .any(holds)
+}
+
+/// The folders below a writable one in which evidence is covered.
+fn pinned(plan: &Plan, folder: &Path) -> Vec<String> {
+    let folders = plan.tree.pinned(folder).into_iter();
     folders
+        .map(|path| path.to_string_lossy().into_owned())
+        .collect()
 }
 
 /// A target whose first part is a link of the tree's own (`/lib` to `usr/lib`), with the link resolved, so that
