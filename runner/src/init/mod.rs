@@ -4,6 +4,7 @@
 //! It is the runner's own program, executed again from a mount that nobody can write to, with an empty
 //! environment and no key in its memory. It never becomes the workload: pid 1 ignores default signals.
 
+mod patience;
 pub mod wire;
 mod workload;
 
@@ -56,7 +57,7 @@ fn serve(control: &UnixStream) -> i32 {
     let built = build(&spec, &mut outcomes, &mut unreachable);
     let prepared = built.and_then(|own_terminal| {
         if let Some(program) = &spec.program {
-            workload::prepare(&spec, program, own_terminal, &mut outcomes).map(Some)
+            workload::prepare(&spec, program, own_terminal, control, &mut outcomes).map(Some)
         } else {
             Ok(None)
         }
@@ -75,12 +76,12 @@ fn serve(control: &UnixStream) -> i32 {
         terminal: master.is_some(),
         unreachable,
     };
-    if wire::send(control, &report).is_err() {
-        return FAILED;
+    let mut said = wire::send(control, &report);
+    if let (Ok(()), Some(master)) = (&said, master) {
+        said = wire::send_descriptor(control, master);
     }
-    if let Some(master) = master
-        && wire::send_descriptor(control, master).is_err()
-    {
+    if said.is_err() {
+        end_tree(&spec);
         return FAILED;
     }
     // The runner reads back from outside and appends the start record meanwhile.
@@ -91,13 +92,21 @@ fn serve(control: &UnixStream) -> i32 {
             return 0;
         }
     }
+    // From here on the closed socket ends the tree. The signal would also come when only the thread that forked
+    // this process ends.
+    if spec.owns_tree && nix::sys::prctl::set_pdeathsig(None).is_err() {
+        return FAILED;
+    }
     let Some(waiting) = prepared.and_then(|prepared| prepared.waiting) else {
         return FAILED;
     };
-    let started = waiting.go();
+    let started = waiting.go(control);
     let said = match started {
         Ok(()) => wire::send(control, &FromInit::Started),
-        Err(errno) => wire::send(control, &FromInit::ExecFailed(errno)),
+        Err(workload::NotStarted::Errno(errno)) => {
+            wire::send(control, &FromInit::ExecFailed(errno))
+        }
+        Err(workload::NotStarted::Lost) => wire::send(control, &FromInit::NotStarted),
     };
     if said.is_err() || started.is_err() {
         end_tree(&spec);
@@ -128,6 +137,12 @@ fn build(
     // After the maps are written; from here on only the runner may look inside.
     crate::sys::identity::set_dumpable(false)
         .map_err(|error| Failure::call("switch dumpable off", &error))?;
+    if spec.owns_tree {
+        // Until "go", also while a call of the build waits for a file system that does not answer. After the change of ids,
+        // which would undo it (prctl(2), PR_SET_PDEATHSIG).
+        let bound = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from);
+        bound.map_err(|error| Failure::call("end with the runner", &error))?;
+    }
     if spec.host_name {
         let named = nix::unistd::sethostname("sandbox").map_err(io::Error::from);
         named.map_err(|error| Failure::call("set the host name", &error))?;

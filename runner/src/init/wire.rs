@@ -4,7 +4,7 @@
 //! runner ── Spec ──► init        what to build, once
 //! runner ◄─ Report ── init       what took effect; a terminal's master may follow
 //! runner ── Go, Signal, End ──►
-//! runner ◄─ Started or ExecFailed, then Ended
+//! runner ◄─ Started, ExecFailed or NotStarted, then Ended
 //! ```
 //! When the runner's end closes, pid 1 ends, and with it the tree.
 
@@ -164,6 +164,8 @@ pub enum FromInit {
     Started,
     /// The kernel would not execute it.
     ExecFailed(i32),
+    /// The workload's process ended before it executed anything, or nothing shows that it did.
+    NotStarted,
     /// The main process ended.
     Ended {
         /// How.

@@ -2,9 +2,11 @@
 //! is known and recorded before it runs.
 
 use std::ffi::CString;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use ledger::bytes::hash::Hasher;
@@ -13,12 +15,22 @@ use nix::fcntl::OFlag;
 use nix::sys::resource::{Resource, setrlimit};
 
 use super::OwnTerminal;
+use super::patience::{is_alone, read_full};
 use super::wire::{ProgramReport, ProgramSpec, Spec};
 use crate::mechanism::{Failure, Outcomes, landlock};
 use crate::sys::{descriptor, fault, filter, identity, process, terminal};
 
 /// How much likelier than pid 1 the workload is to be killed for lack of memory (proc_pid_oom_score_adj(5)).
 const OOM_SCORE: &str = "500";
+/// Longest program that is hashed, in bytes. Sparse files have any length; no program is near this one.
+const MAX_HASHED: u64 = 1 << 30;
+/// Longest report of the workload's process, in bytes; a dozen outcomes stay far below.
+const MAX_REPORT: usize = 1 << 20;
+/// Room for a report that is made without asking the kernel for memory.
+const USUAL_REPORT: usize = 64 << 10;
+/// Flag of a process that was forked and has executed nothing (PF_FORKNOEXEC, include/linux/sched.h; the F of ps(1)).
+/// The kernel alone takes it away, in execve(2), and /proc/PID/stat shows it until the process is reaped.
+const FORKED_NO_EXEC: u64 = 0x40;
 
 /// What stands ready for "go".
 pub(super) struct Prepared {
@@ -39,19 +51,51 @@ impl Waiting {
         self.pid
     }
 
-    /// Lets it execute its program; the error is the kernel's number.
-    pub(super) fn go(&self) -> Result<(), i32> {
-        let fallback = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
-        nix::unistd::write(&self.go, &[1]).map_err(|errno| errno as i32)?;
-        let mut status = std::fs::File::from(self.status.try_clone().map_err(fallback)?);
-        let mut errno = Vec::new();
-        // The descriptor closes on exec: nothing to read means that it executes.
-        status.read_to_end(&mut errno).map_err(fallback)?;
-        match <[u8; 4]>::try_from(errno.as_slice()) {
-            Ok(errno) => Err(i32::from_le_bytes(errno)),
-            Err(_) => Ok(()),
+    /// Lets it execute its program, and returns when that is certain.
+    pub(super) fn go(&self, control: &UnixStream) -> Result<(), NotStarted> {
+        // EPIPE when it died while it waited.
+        nix::unistd::write(&self.go, &[1]).map_err(|_| NotStarted::Lost)?;
+        let mut errno = [0; 4];
+        match read_full(control, self.status.as_fd(), &mut errno) {
+            Ok(4) => Err(NotStarted::Errno(i32::from_le_bytes(errno))),
+            // The descriptor closes on exec, and also when the process dies: the end alone proves nothing.
+            Ok(0) if has_executed(self.pid) => Ok(()),
+            Ok(_) | Err(_) => Err(NotStarted::Lost),
         }
     }
+}
+
+/// Why the workload's process did not become the workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotStarted {
+    /// The kernel would not execute the program.
+    Errno(i32),
+    /// The process died first, or nothing shows that it executed anything.
+    Lost,
+}
+
+/// Whether a child that is not reaped yet has executed a program, by the kernel's own flag. Where no /proc of this pid
+/// namespace could be had, a child that has just died counts as not started when it may have died before.
+fn has_executed(pid: i32) -> bool {
+    let own = std::fs::read_link("/proc/self").unwrap_or_default();
+    if own.as_os_str() == std::process::id().to_string().as_str() {
+        let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+        return flags(&stat).is_some_and(|flags| flags & FORKED_NO_EXEC == 0);
+    }
+    use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    match waitid(Id::Pid(nix::unistd::Pid::from_raw(pid)), look) {
+        Ok(WaitStatus::StillAlive) => true,
+        Ok(WaitStatus::Exited(_, status)) => status != super::FAILED,
+        _ => false,
+    }
+}
+
+/// The ninth field of /proc/PID/stat (proc_pid_stat(5)); the second is a name that may hold anything.
+fn flags(stat: &[u8]) -> Option<u64> {
+    let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(stat.get(name_ends + 1..)?).ok()?;
+    rest.split_ascii_whitespace().nth(6)?.parse().ok()
 }
 
 /// Finds the program and makes the process.
@@ -59,6 +103,7 @@ pub(super) fn prepare(
     spec: &Spec,
     program: &ProgramSpec,
     own_terminal: Option<OwnTerminal>,
+    control: &UnixStream,
     outcomes: &mut Outcomes,
 ) -> Result<Prepared, Failure> {
     let unusable = |reason, errno: Option<i32>, what: String| Prepared {
@@ -88,8 +133,9 @@ pub(super) fn prepare(
             return Ok(unusable(reason, errno, name.unwrap_or_default()));
         }
     };
-    let sha256 = hash(&path);
-    let waiting = spawn(spec, program, &path, own_terminal.as_ref(), outcomes)?;
+    let sha256 = hash(&path, control);
+    let own = own_terminal.as_ref();
+    let waiting = spawn(spec, program, &path, own, control, outcomes)?;
     Ok(Prepared {
         report: ProgramReport::Found { path, sha256 },
         waiting: Some(waiting),
@@ -105,8 +151,9 @@ fn find(program: &ProgramSpec) -> Result<PathBuf, (NotExecuted, Option<i32>)> {
         let metadata = std::fs::metadata(path).map_err(|error| {
             nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
         })?;
-        if metadata.is_dir() {
-            return Err(nix::errno::Errno::EISDIR);
+        // As execve(2) answers; a pipe or a device is never opened to find out more.
+        if !metadata.is_file() {
+            return Err(nix::errno::Errno::EACCES);
         }
         nix::unistd::access(path, nix::unistd::AccessFlags::X_OK)
     };
@@ -140,19 +187,36 @@ fn find(program: &ProgramSpec) -> Result<PathBuf, (NotExecuted, Option<i32>)> {
     Err(judge(found))
 }
 
-/// SHA-256 of a file in hexadecimal; `None` when the workload may not read it.
-fn hash(path: &Path) -> Option<String> {
-    let mut file = std::fs::File::open(path).ok()?;
+/// SHA-256 of a file in hexadecimal; `None` when the workload may not read it, when it is no regular file, when it is
+/// longer than [`MAX_HASHED`], or when the runner is gone.
+fn hash(path: &Path, control: &UnixStream) -> Option<String> {
+    // It may have become a pipe since it was found; opening one waits for its other end.
+    let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.read(true).custom_flags(flags).open(path).ok()?;
+    let metadata = file.metadata().ok()?;
+    if !metadata.is_file() || metadata.len() > MAX_HASHED {
+        return None;
+    }
     let mut hasher = Hasher::plain();
+    let mut hashed: u64 = 0;
     let mut buffer = vec![0; 256 << 10];
-    loop {
+    while !is_alone(control) {
         match file.read(&mut buffer) {
             Ok(0) => return Some(hasher.finish().to_string()),
-            Ok(count) => hasher.update(buffer.get(..count)?),
+            Ok(count) => {
+                hasher.update(buffer.get(..count)?);
+                hashed += count as u64;
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return None,
         }
+        // It may grow meanwhile.
+        if hashed > MAX_HASHED {
+            return None;
+        }
     }
+    None
 }
 
 fn spawn(
@@ -160,6 +224,7 @@ fn spawn(
     program: &ProgramSpec,
     path: &Path,
     own_terminal: Option<&OwnTerminal>,
+    control: &UnixStream,
     outcomes: &mut Outcomes,
 ) -> Result<Waiting, Failure> {
     let failed = |error: io::Error| Failure::call("make the workload's process", &error);
@@ -173,66 +238,107 @@ fn spawn(
         None => {
             // Else this process would keep its own "go" and its own end of the report from closing.
             drop((go, status, report));
-            become_workload(
-                spec,
-                program,
-                path,
-                own_terminal,
-                go_read,
-                report_write,
-                &status_write,
-            )
+            let call = Call::new(program, path);
+            let mut text = Vec::with_capacity(USUAL_REPORT);
+            let mut applied = Outcomes::default();
+            apply(spec, own_terminal, &mut applied);
+            let errno = become_workload(&call, &applied, &mut text, &go_read, &report_write);
+            let _ = nix::unistd::write(&status_write, &errno.to_le_bytes());
+            process::exit_now(super::FAILED)
         }
         Some(pid) => {
             drop((go_read, status_write, report_write));
-            let mut text = Vec::new();
-            std::fs::File::from(report)
-                .read_to_end(&mut text)
-                .map_err(failed)?;
-            let applied: Outcomes = serde_json::from_slice(&text)
-                .map_err(|_| Failure::no_effect("read what the workload's process applied"))?;
+            let applied = read_report(control, &report)?;
             outcomes.merge(applied);
             Ok(Waiting { pid, go, status })
         }
     }
 }
 
+/// What the workload's process applied: its length in four bytes, then JSON. It is read to its length and not to the
+/// pipe's end, which that process may not be allowed to bring about.
+fn read_report(control: &UnixStream, report: &OwnedFd) -> Result<Outcomes, Failure> {
+    let attempt = "read what the workload's process applied";
+    let read = |buffer: &mut [u8]| match read_full(control, report.as_fd(), buffer) {
+        Ok(count) if count == buffer.len() => Ok(()),
+        Ok(_) => Err(Failure::no_effect(format!("{attempt}: it ended first"))),
+        Err(error) => Err(Failure::call(attempt, &error)),
+    };
+    let mut length = [0; 4];
+    read(&mut length)?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > MAX_REPORT {
+        return Err(Failure::no_effect(format!("{attempt}: {length} bytes")));
+    }
+    let mut text = vec![0; length];
+    read(&mut text)?;
+    serde_json::from_slice(&text).map_err(|_| Failure::no_effect(attempt))
+}
+
+/// What is passed to execve(2), made before the filter stands.
+struct Call {
+    path: io::Result<CString>,
+    argv: io::Result<Vec<CString>>,
+    environment: io::Result<Vec<CString>>,
+}
+
+impl Call {
+    fn new(program: &ProgramSpec, path: &Path) -> Self {
+        let strings = |list: &[Vec<u8>]| -> io::Result<Vec<CString>> {
+            list.iter()
+                .map(|bytes| CString::new(bytes.as_slice()).map_err(io::Error::from))
+                .collect()
+        };
+        Self {
+            path: CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from),
+            argv: strings(&program.argv),
+            environment: strings(&program.environment),
+        }
+    }
+
+    /// Returns only the error.
+    fn execute(&self) -> i32 {
+        match (&self.path, &self.argv, &self.environment) {
+            (Ok(path), Ok(argv), Ok(environment)) => process::execute(path, argv, environment)
+                .raw_os_error()
+                .unwrap_or(libc::EINVAL),
+            _ => libc::EINVAL,
+        }
+    }
+}
+
+/// Reports, waits for "go" and executes the program; returns only the error. The filter stands already: what is called
+/// from here on, and by the caller after it, is write, read, execve and exit_group, and nothing else. Whoever adds a call
+/// adds it to the list of the embedded runtime's answers.
 fn become_workload(
-    spec: &Spec,
-    program: &ProgramSpec,
-    path: &Path,
-    own_terminal: Option<&OwnTerminal>,
-    go: OwnedFd,
-    report: OwnedFd,
-    status: &OwnedFd,
-) -> ! {
-    let mut outcomes = Outcomes::default();
-    apply(spec, own_terminal, &mut outcomes);
-    let text = serde_json::to_vec(&outcomes).unwrap_or_default();
-    if std::fs::File::from(report).write_all(&text).is_err() {
-        process::exit_now(super::FAILED);
+    call: &Call,
+    applied: &Outcomes,
+    text: &mut Vec<u8>,
+    go: &OwnedFd,
+    report: &OwnedFd,
+) -> i32 {
+    text.extend_from_slice(&[0; 4]);
+    if serde_json::to_writer(&mut *text, applied).is_err() {
+        return libc::EINVAL;
+    }
+    let length = u32::try_from(text.len() - 4).unwrap_or(u32::MAX);
+    if let Some(head) = text.first_chunk_mut() {
+        *head = length.to_le_bytes();
+    }
+    let mut rest = text.as_slice();
+    while !rest.is_empty() {
+        match nix::unistd::write(report, rest) {
+            Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(errno) => return errno as i32,
+        }
     }
     // The end of the pipe without a byte means that pid 1 is gone or was told to end.
-    let mut byte = [0];
-    if !matches!(nix::unistd::read(&go, &mut byte), Ok(1)) {
-        process::exit_now(super::FAILED);
+    match nix::unistd::read(go, &mut [0]) {
+        Ok(1) => call.execute(),
+        Ok(_) => libc::EPIPE,
+        Err(errno) => errno as i32,
     }
-    let strings = |list: &[Vec<u8>]| -> Result<Vec<CString>, io::Error> {
-        list.iter()
-            .map(|bytes| CString::new(bytes.as_slice()).map_err(io::Error::from))
-            .collect()
-    };
-    let executed = strings(&program.argv).and_then(|argv| {
-        let environment = strings(&program.environment)?;
-        let path = CString::new(path.as_os_str().as_bytes())?;
-        Err::<(), _>(process::execute(&path, &argv, &environment))
-    });
-    let errno = executed
-        .err()
-        .and_then(|error| error.raw_os_error())
-        .unwrap_or(libc::EINVAL);
-    let _ = nix::unistd::write(status, &errno.to_le_bytes());
-    process::exit_now(127)
 }
 
 /// What holds for the workload alone, the filter last.
@@ -303,4 +409,79 @@ fn take_terminal(own: &OwnTerminal) -> io::Result<()> {
     nix::unistd::dup2_stderr(&own.slave)?;
     debug_assert!(own.slave.as_raw_fd() > 2);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A child that does `act` once it is told to go.
+    fn waiting(act: impl FnOnce(&OwnedFd)) -> Waiting {
+        let (go_read, go) = nix::unistd::pipe2(OFlag::O_CLOEXEC).unwrap();
+        let (status, status_write) = nix::unistd::pipe2(OFlag::O_CLOEXEC).unwrap();
+        match process::fork().unwrap() {
+            None => {
+                let _ = nix::unistd::read(&go_read, &mut [0]);
+                act(&status_write);
+                process::exit_now(super::super::FAILED)
+            }
+            Some(pid) => Waiting { pid, go, status },
+        }
+    }
+
+    fn reap(waiting: &Waiting) {
+        nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(waiting.pid), None).unwrap();
+    }
+
+    #[test]
+    fn only_what_was_executed_counts_as_started() {
+        let (control, _runner) = UnixStream::pair().unwrap();
+        let call = |path: &str| Call {
+            path: Ok(CString::new(path).unwrap()),
+            argv: Ok(vec![CString::new("x").unwrap()]),
+            environment: Ok(Vec::new()),
+        };
+        let (works, missing) = (call("/bin/true"), call("/no/such/program"));
+        let child = waiting(|_| {
+            let _ = works.execute();
+        });
+        assert_eq!(child.go(&control), Ok(()));
+        reap(&child);
+        let child = waiting(|status| {
+            let _ = nix::unistd::write(status, &missing.execute().to_le_bytes());
+        });
+        assert_eq!(child.go(&control), Err(NotStarted::Errno(libc::ENOENT)));
+        reap(&child);
+        // It ends without a word, as when it may not even write.
+        let child = waiting(|_| {});
+        assert_eq!(child.go(&control), Err(NotStarted::Lost));
+        reap(&child);
+    }
+
+    #[test]
+    fn flags_are_read_behind_any_name() {
+        let stat = b"7 (a) R 1 (b) S 1 7 7 0 -1 4194368 97 0 0";
+        assert_eq!(flags(stat), Some(4_194_368));
+        assert_eq!(flags(b"7 (a) S 1"), None);
+        assert_eq!(flags(b""), None);
+    }
+
+    #[test]
+    fn neither_pipes_nor_endless_files_are_hashed() {
+        let (control, runner) = UnixStream::pair().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(hash(&pipe, &control), None);
+        let long = folder.path().join("long");
+        let file = std::fs::File::create(&long).unwrap();
+        file.set_len(200 << 30).unwrap();
+        assert_eq!(hash(&long, &control), None);
+        let program = folder.path().join("program");
+        std::fs::write(&program, "abc").unwrap();
+        let found = hash(&program, &control).unwrap();
+        assert!(found.contains("ba7816bf"), "{found}");
+        drop(runner);
+        assert_eq!(hash(&program, &control), None);
+    }
 }

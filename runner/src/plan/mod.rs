@@ -265,6 +265,13 @@ pub enum LaunchError {
         /// What failed and the kernel's answer.
         what: String,
     },
+    /// The operator ended it while the sandbox was built.
+    #[error("ended by signal {signal} before the workload ran")]
+    #[diagnostic(code(runner::launch::interrupted))]
+    Interrupted {
+        /// The signal's number.
+        signal: i32,
+    },
     /// The id maps of the new user namespace could not be written.
     #[error("cannot write id maps: {0}")]
     #[diagnostic(code(runner::launch::maps))]

@@ -40,7 +40,7 @@ reasons! {
     NO_EFFECT "no-effect" "the calls succeeded, and reading back found no effect",
     NOT_READ_BACK "not-read-back" "the effect could not be read back, so it is not claimed",
     PROTECT_FAILED "protect-failed" "a path that must stay read-only below a writable folder could not be protected",
-    ALLOW_LACKS_LAUNCH_CALLS "allow-lacks-launch-calls" "syscalls.allow must name execve, exit_group, read and write, which starting a program takes",
+    LAUNCH_CALLS_DENIED "launch-calls-denied" "the policy closes execve, exit_group, read or write, which starting a program takes",
     NO_FILTER_FOR_ARCHITECTURE "no-filter-for-architecture" "no system call filter can be made for this architecture",
     ABSTRACT_SOCKETS_SHARED "abstract-sockets-shared" "abstract unix sockets are shared with the host's network namespace",
     NOT_LAUNCHED "not-launched" "nothing was launched",

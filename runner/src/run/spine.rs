@@ -276,6 +276,7 @@ pub fn execute(
             body.result.errno = Some(errno);
             Some(program.clone())
         }
+        End::NotStarted => Some(format!("nothing shows that {program} was executed")),
         _ => None,
     };
     let ended_by = match seen.end {
@@ -389,9 +390,10 @@ fn obstacle(plan: &Plan, error: &LaunchError) -> NoRun {
             }
             NotExecuted::Refused
         }
-        LaunchError::Maps(_) | LaunchError::Step { .. } | LaunchError::System { .. } => {
-            NotExecuted::LaunchFailed
-        }
+        LaunchError::Interrupted { .. }
+        | LaunchError::Maps(_)
+        | LaunchError::Step { .. }
+        | LaunchError::System { .. } => NotExecuted::LaunchFailed,
     };
     NoRun {
         controls,
@@ -495,6 +497,11 @@ fn result(seen: &Seen) -> RunResult {
             result.outcome = Outcome::NotExecuted;
             result.reason = Some(NotExecuted::NotExecutable);
             result.errno = Some(errno);
+            result.duration_us = None;
+        }
+        End::NotStarted => {
+            result.outcome = Outcome::NotExecuted;
+            result.reason = Some(NotExecuted::LaunchFailed);
             result.duration_us = None;
         }
     }

@@ -94,6 +94,8 @@ pub(super) enum End {
     Operator(i32),
     /// The kernel would not execute the program.
     NotExecutable(i32),
+    /// The workload's process ended before it executed the program.
+    NotStarted,
     /// Pid 1 ended without a word.
     Lost(Ended),
 }
@@ -298,6 +300,10 @@ fn take_message(control: &UnixStream, state: &mut State) -> io::Result<bool> {
         Ok(FromInit::Started) => Ok(true),
         Ok(FromInit::ExecFailed(errno)) => {
             state.end.get_or_insert(End::NotExecutable(errno));
+            Ok(true)
+        }
+        Ok(FromInit::NotStarted) => {
+            state.end.get_or_insert(End::NotStarted);
             Ok(true)
         }
         Ok(FromInit::Ended { how, survivors }) => {

@@ -6,12 +6,29 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::init::wire::{self, ProgramReport, ProgramSpec, Report, Spec, WireError};
 use crate::mechanism::{Failure, Outcomes};
 use crate::plan::{LaunchError, Plan, Program, Streams};
 use crate::sys::clone::{self, Child, Image, Stage};
 use crate::sys::mount;
+
+/// How long pid 1 may take to build the sandbox, hash the program and report: far more than it takes, unless a call
+/// waits for something that does not come.
+const REPORT_WITHIN: Duration = Duration::from_secs(60);
+/// Signals that end a launch: there is no workload yet to pass them on to.
+const ENDING: [Signal; 4] = [
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+];
 
 /// Pid 1 after its report, before "go".
 #[derive(Debug)]
@@ -57,11 +74,11 @@ pub(super) fn start(
     })?;
     map(held.pid).map_err(LaunchError::Maps)?;
     let (pid, pidfd) = held.release().map_err(system("release pid 1"))?;
-    let report = match exchange(&ours, spec) {
-        Ok(report) => report,
+    let (report, terminal) = match exchange(&ours, spec) {
+        Ok(said) => said,
         Err(error) => {
             end(&pidfd);
-            return Err(before_report(&error));
+            return Err(error);
         }
     };
     if let Some(failure) = &report.fatal {
@@ -69,14 +86,6 @@ pub(super) fn start(
         end(&pidfd);
         return Err(not_built(what, report.outcomes));
     }
-    let terminal = if report.terminal {
-        let received = wire::receive_descriptor(&ours);
-        Some(received.map_err(|error| LaunchError::Step {
-            what: format!("take the terminal: {error}"),
-        })?)
-    } else {
-        None
-    };
     Ok(Init {
         pid,
         pidfd,
@@ -114,12 +123,74 @@ fn not_built(what: String, outcomes: Outcomes) -> LaunchError {
     }
 }
 
-fn exchange(control: &UnixStream, spec: &Spec) -> Result<Report, WireError> {
+/// Sends the specification; takes the report, and the terminal that may follow it.
+fn exchange(control: &UnixStream, spec: &Spec) -> Result<(Report, Option<OwnedFd>), LaunchError> {
+    let until = Instant::now() + REPORT_WITHIN;
+    let limit = |limit| {
+        let read = control.set_read_timeout(limit);
+        read.and_then(|()| control.set_write_timeout(limit))
+            .map_err(system("limit the wait for pid 1"))
+    };
+    // Of each read and write; where most of the time is spent is the wait for the first byte.
+    limit(Some(REPORT_WITHIN))?;
     match wire::send(control, spec) {
         Ok(()) | Err(WireError::Gone) => {}
-        Err(error) => return Err(error),
+        Err(error) => return Err(before_report(&error)),
     }
-    wire::receive(control)
+    await_report(control, until)?;
+    let report: Report = wire::receive(control).map_err(|error| before_report(&error))?;
+    let terminal = if report.terminal {
+        let received = wire::receive_descriptor(control);
+        Some(received.map_err(|error| LaunchError::Step {
+            what: format!("take the terminal: {error}"),
+        })?)
+    } else {
+        None
+    };
+    limit(None)?;
+    Ok((report, terminal))
+}
+
+/// Waits until pid 1 says something or ends; an operator who has enough, or the limit, ends the wait.
+fn await_report(control: &UnixStream, until: Instant) -> Result<(), LaunchError> {
+    // Blocked by the run, so that they wait here; where they are not blocked, they end this process themselves.
+    let mut ending = SigSet::empty();
+    ENDING.iter().for_each(|signal| ending.add(*signal));
+    let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+    let signals = SignalFd::with_flags(&ending, flags)
+        .map_err(|errno| system("receive signals by descriptor")(errno.into()))?;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(LaunchError::Step {
+                what: "pid 1 did not report in time".to_owned(),
+            });
+        }
+        let mut list = [
+            PollFd::new(control.as_fd(), PollFlags::POLLIN),
+            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+        ];
+        // Rounded up: waking before the moment would only spin.
+        let timeout = PollTimeout::try_from(left.as_millis().saturating_add(1));
+        match poll(&mut list, timeout.unwrap_or(PollTimeout::MAX)) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(system("wait for pid 1")(errno.into())),
+        }
+        let [spoke, signal] =
+            list.map(|one| one.revents().is_some_and(|events| !events.is_empty()));
+        if signal
+            && let Some(info) = signals
+                .read_signal()
+                .map_err(|errno| system("receive a signal")(errno.into()))?
+        {
+            return Err(LaunchError::Interrupted {
+                signal: i32::try_from(info.ssi_signo).unwrap_or(libc::SIGTERM),
+            });
+        }
+        if spoke {
+            return Ok(());
+        }
+    }
 }
 
 /// Ends pid 1 and waits for it.
@@ -275,5 +346,30 @@ impl Prepared {
             })
         };
         copy().map_err(system("copy descriptors"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_for_a_report_ends_with_a_signal_a_limit_or_a_word() {
+        let far = Instant::now() + REPORT_WITHIN;
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let error = await_report(&ours, Instant::now()).unwrap_err();
+        assert!(error.to_string().contains("in time"), "{error}");
+
+        // Of this thread alone.
+        let mut blocked = SigSet::empty();
+        blocked.add(Signal::SIGTERM);
+        blocked.thread_block().unwrap();
+        nix::sys::signal::raise(Signal::SIGTERM).unwrap();
+        let error = await_report(&ours, far).unwrap_err();
+        let signal = libc::SIGTERM;
+        assert!(matches!(error, LaunchError::Interrupted { signal: found } if found == signal));
+
+        drop(theirs);
+        await_report(&ours, far).unwrap();
     }
 }

@@ -119,14 +119,14 @@ fn a_program_is_looked_up_inside() {
     std::fs::set_permissions(&plain, mode(0o644)).unwrap();
     let path = format!("{}:/usr/bin:/bin", folder.display());
     let shown = format!("--read {}", folder.display());
-    let hint = format!("`{shown} -- {}` would show and run it", tool.display());
+    let way_out = format!("`{shown} -- {}` would show and run it", tool.display());
     let world = world.with("PATH", &path);
 
     // Outside only: 127, and which --read would show it.
     let ran = world.exec("", &["tool-of-the-host"]).ended(127);
-    assert!(ran.err.contains(&hint), "{}", ran.err);
+    assert!(ran.err.contains(&way_out), "{}", ran.err);
     let ran = world.exec("", &[tool.as_os_str()]).ended(127);
-    assert!(ran.err.contains(&hint), "{}", ran.err);
+    assert!(ran.err.contains(&way_out), "{}", ran.err);
     assert_eq!(world.last().execution.verdict.as_str(), "not-executed");
     // The caller's PATH is not the workload's.
     world.exec(&shown, &["tool-of-the-host"]).ended(127);
@@ -170,4 +170,29 @@ fn a_folder_to_start_in_must_be_there_inside() {
     let ran = world.exec(&format!("--read {}", work.display()), &["pwd"]);
     assert_eq!(ran.ended(0).out, format!("{}\n", work.display()));
     assert_eq!(world.exec("", &["pwd"]).ended(0).out, "/workspace\n");
+}
+
+#[test]
+fn only_a_regular_file_is_a_program() {
+    let _ = ready!();
+    let user = World::of_user("only_a_regular_file_is_a_program", &[]);
+    for world in [Some(World::new()), user].into_iter().flatten() {
+        let folder = world.folder("in");
+        let pipe = folder.join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::empty()).unwrap();
+        let long = world.file("in/long", "");
+        let file = std::fs::File::options().write(true).open(&long).unwrap();
+        file.set_len(200 << 30).unwrap();
+        drop(file);
+        let mode: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        for path in [&pipe, &long] {
+            std::fs::set_permissions(path, mode.clone()).unwrap();
+        }
+        let flags = format!("--read {}", folder.display());
+        // Nobody writes to the pipe, and nobody waits for it.
+        let ran = world.exec(&flags, &[pipe.as_os_str()]).ended(127);
+        assert!(ran.err.contains("EACCES"), "{}", ran.err);
+        let ran = world.exec(&flags, &[long.as_os_str()]).ended(127);
+        assert!(ran.err.contains("ENOEXEC"), "{}", ran.err);
+    }
 }

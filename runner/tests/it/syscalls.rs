@@ -1,7 +1,7 @@
 //! Which system calls fail inside: SANDBOX.md §4. Denied ones give EPERM and the workload lives to tell.
 
 use crate::probe::{inside, run_inside};
-use crate::world::ready;
+use crate::world::{World, ready};
 
 #[test]
 fn denied_calls_give_eperm_and_others_work() {
@@ -99,4 +99,43 @@ fn no_namespaces_below_the_sandbox() {
     let ran = world.sh("", "unshare --user true 2>/dev/null || echo refused", &[]);
     assert_eq!(ran.ended(0).out, "refused\n");
     assert!(world.last().declares("privilege"));
+}
+
+/// Worlds of root and of an ordinary user, as far as they can be had.
+fn worlds(test: &str) -> Vec<World> {
+    [Some(World::new()), World::of_user(test, &[])]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+#[test]
+fn the_calls_that_a_launch_takes_are_enough_and_needed() {
+    let _ = ready!();
+    for world in worlds("the_calls_that_a_launch_takes_are_enough_and_needed") {
+        let policy = |syscalls: serde_json::Value| {
+            world.policy(|policy| policy["syscalls"] = syscalls.clone())
+        };
+        // Executed, under the filter; what its own loader lacks is the policy's doing.
+        let four = ["execve", "exit_group", "read", "write"];
+        let flags = policy(serde_json::json!({ "allow": four }));
+        world.exec(&format!("-P {}", flags.display()), &["true"]);
+        let run = world.last();
+        assert!(run.declares("syscalls"));
+        assert_eq!(run.execution.verdict.as_str(), "failed");
+        assert!(run.execution.result.reason.is_none());
+
+        // The policy itself must leave execve open.
+        for call in ["exit_group", "read", "write"] {
+            let flags = policy(serde_json::json!({ "deny": [call] }));
+            let flags = format!("-P {}", flags.display());
+            let ran = world.exec(&flags, &["true"]).ended(126);
+            assert!(ran.err.contains("launch-calls-denied"), "{}", ran.err);
+            // Without the filter it runs, and the record says so.
+            let flags = format!("{flags} --best-effort");
+            world.exec(&flags, &["true"]).ended(0);
+            let reason = world.last().reason("syscalls").map(str::to_owned);
+            assert_eq!(reason.as_deref(), Some("launch-calls-denied"), "{call}");
+        }
+    }
 }

@@ -8,7 +8,8 @@ use crate::mechanism::owners::{self, HostIds};
 use crate::mechanism::seccomp::Architecture;
 use crate::plan::{Answer, Intent, Job, Reason};
 
-/// Calls without which nothing can be started under an allow list.
+/// What the workload's process calls between the filter and its program (`init/workload.rs`, `become_workload`): without
+/// one of them nothing can be started.
 const LAUNCH_CALLS: [&str; 4] = ["execve", "exit_group", "read", "write"];
 
 pub(super) fn answer(control: Control, policy: &Policy, job: &Job) -> Answer {
@@ -80,18 +81,23 @@ fn answer_syscalls(policy: &Policy) -> Answer {
         return cannot(Reason::NO_FILTER_FOR_ARCHITECTURE);
     }
     let allow = &policy.syscalls.allow;
-    if !allow.is_empty() {
-        if LAUNCH_CALLS
-            .iter()
-            .any(|call| !allow.iter().any(|name| name == call))
-        {
-            return cannot(Reason::ALLOW_LACKS_LAUNCH_CALLS);
+    let denied = policy.syscalls.denied();
+    let is_open = |call: &&str| {
+        if allow.is_empty() {
+            !denied.contains(call)
+        } else {
+            allow.iter().any(|name| name == call)
         }
+    };
+    if !LAUNCH_CALLS.iter().all(is_open) {
+        return cannot(Reason::LAUNCH_CALLS_DENIED);
+    }
+    if !allow.is_empty() {
         return Answer::Intends(
             Intent::by("seccomp").limited(format!("{} calls allowed", allow.len())),
         );
     }
-    match policy.syscalls.denied().len() {
+    match denied.len() {
         0 => cannot(Reason::POLICY_ALLOWS_ALL),
         count => Answer::Intends(Intent::by("seccomp").limited(format!("{count} calls denied"))),
     }
