@@ -277,7 +277,10 @@ impl Claim<'_> {
                     ),
                 )
                 .versus(claim.root, root)
-                .help("the ledger's key signed two histories: keep both, they prove it together"),
+                .help(
+                    "where other findings name changed records, that is why; else the ledger's key signed two \
+                     histories: keep both, they prove it together",
+                ),
             )),
             None => invalid("the ledger's root at its size is not known".to_owned()),
         }
