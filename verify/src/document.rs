@@ -6,6 +6,7 @@ use ledger::record::Custody;
 use serde::Serialize;
 
 use crate::rules::Verification;
+use crate::text::clean;
 
 /// The document; its fields are an API.
 #[derive(Debug, Serialize)]
@@ -146,7 +147,7 @@ impl Document {
 
     /// The document when nothing could be said about a ledger.
     #[must_use]
-    pub fn of_failure(exit_code: u8, error: String) -> Self {
+    pub fn of_failure(exit_code: u8, error: &str) -> Self {
         let nothing = Assured::NotEstablished.as_str();
         Self {
             schema: SCHEMA,
@@ -171,7 +172,7 @@ impl Document {
             },
             checks: Vec::new(),
             findings: Vec::new(),
-            error: Some(error),
+            error: Some(clean(error)),
         }
     }
 
@@ -186,16 +187,19 @@ impl Document {
 
 impl Problem {
     fn of(finding: &Finding) -> Self {
-        let finding = finding.clone();
+        let cleaned = |text: &Option<String>| text.as_deref().map(clean);
         Self {
             code: finding.code,
             severity: finding.code.class(),
-            message: finding.message,
+            message: clean(&finding.message),
             sequence: finding.sequence,
-            place: finding.place,
-            expected: finding.expected,
-            found: finding.found,
-            help: finding.help,
+            place: finding.place.as_ref().map(|place| Place {
+                file: clean(&place.file),
+                line: place.line,
+            }),
+            expected: cleaned(&finding.expected),
+            found: cleaned(&finding.found),
+            help: cleaned(&finding.help),
             count: finding.count,
         }
     }

@@ -1,7 +1,8 @@
 //! What a reader is given: the lines of a ledger folder, of one `.jsonl` file, or of a stream.
 //!
-//! A live ledger is not tampering (TRUST.md §6): the stored checkpoint is copied and the lengths of the
-//! segments are noted under the shared lock, and nothing past those lengths is read. Where the lock
+//! A live ledger is not tampering (TRUST.md §6): the stored checkpoint is copied, the lengths of the
+//! segments and the runs that are alive are noted under the shared lock, and nothing past those lengths is
+//! read. Where the lock
 //! cannot be had, the checkpoint comes first and an unfinished last line is given a second to be
 //! finished. Nothing here follows a symbolic link below the folder, opens a FIFO, or keeps more than one
 //! line in memory.
@@ -138,13 +139,11 @@ impl Source {
                     fd: Arc::new(records),
                     path: path.join("records"),
                 };
-                let mut segments = records.segments(&mut findings)?;
-                if matches!(lock, Lock::Refused)
-                    && let Some(last) = segments.last_mut()
-                {
-                    records.settle(last)?;
-                }
-                Some((records, segments))
+                let noted = match lock {
+                    Lock::Held(_) | Lock::Absent => records.segments()?,
+                    Lock::Refused => records.settled()?,
+                };
+                Some((records, noted))
             }
             Opened::Foreign => {
                 findings.push(foreign(
@@ -158,15 +157,31 @@ impl Source {
                 None
             }
         };
-        drop(lock);
+        let mut runs = folder.live_runs()?;
         let lines = match segments {
-            Some((records, segments)) => Lines::new(Input::folder(records, segments)),
+            Some((records, mut noted)) => {
+                // Without a lock: who is alive is known for a moment at which nothing was appended.
+                for _ in 0..TRIES {
+                    if matches!(lock, Lock::Held(_)) {
+                        break;
+                    }
+                    let again = records.settled()?;
+                    if again.segments == noted.segments {
+                        break;
+                    }
+                    noted = again;
+                    runs = folder.live_runs()?;
+                }
+                findings.append(&mut noted.findings);
+                Lines::new(Input::folder(records, noted.segments))
+            }
             None => Lines::new(Input::Nothing),
         };
+        drop(lock);
         Ok(Self {
             lines,
             checkpoint,
-            attachments: Attachments::of(folder),
+            attachments: Attachments::of(folder, runs),
             findings,
         })
     }
@@ -197,6 +212,13 @@ enum Lock {
     Absent,
     /// It may not be opened or locked here, or a writer does not let it go.
     Refused,
+}
+
+/// The segments as they are at one moment.
+struct Noted {
+    segments: Vec<Segment>,
+    /// What else stands among them.
+    findings: Vec<Finding>,
 }
 
 impl Folder {
@@ -297,7 +319,7 @@ impl Folder {
     }
 
     /// Notes every segment and its length; what is no segment is a finding.
-    fn segments(&self, findings: &mut Vec<Finding>) -> Result<Vec<Segment>, ReadError> {
+    fn segments(&self) -> Result<Noted, ReadError> {
         let (mut segments, mut others) = (Vec::new(), Vec::new());
         for name in self.names()? {
             let number = name
@@ -321,13 +343,25 @@ impl Folder {
         }
         segments.sort_unstable_by_key(|segment| segment.number);
         others.sort_unstable();
-        findings.extend(others.iter().map(|name| {
+        let other = |name: &String| {
             foreign(
                 &format!("records/{name}"),
                 "something that is no segment stands among the segments",
             )
-        }));
-        Ok(segments)
+        };
+        Ok(Noted {
+            findings: others.iter().map(other).collect(),
+            segments,
+        })
+    }
+
+    /// As [`Self::segments`] without a lock.
+    fn settled(&self) -> Result<Noted, ReadError> {
+        let mut noted = self.segments()?;
+        if let Some(last) = noted.segments.last_mut() {
+            self.settle(last)?;
+        }
+        Ok(noted)
     }
 
     fn names(&self) -> Result<Vec<String>, ReadError> {

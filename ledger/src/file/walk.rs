@@ -222,7 +222,17 @@ impl Walk<'_> {
     }
 
     /// A last line without newline, or a last opening without record: what a crash leaves.
+    /// One that is longer than a record may be is not: no writer begins such a line.
     fn tail(&mut self, torn: Option<&Line>) {
+        if let Some((line, long)) = torn.and_then(|line| Some((line, line.long?))) {
+            self.findings.push(
+                Finding::new(
+                    Code::RecordTooLarge,
+                    LineProblem::TooLarge(long.length).to_string(),
+                )
+                .in_place(line.place()),
+            );
+        }
         let (place, message) = match (torn, self.openings.pending()) {
             (Some(line), _) => (line.place(), "the last line has no newline"),
             (None, Some(pending)) => (

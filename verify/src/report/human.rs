@@ -9,6 +9,7 @@ use ledger::file::walk::{Assured, CompleteBy};
 use ledger::finding::{Class, Finding};
 
 use crate::rules::{CheckStatus, Verification};
+use crate::text::clean;
 
 /// Findings of one code that are shown unless all are asked for.
 const SHOWN_PER_CODE: usize = 3;
@@ -270,30 +271,4 @@ fn consistency(verification: &Verification) -> String {
 
 fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
-}
-
-/// Text without control characters: they are written out.
-fn clean(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    for c in text.chars() {
-        // Bidirectional overrides reorder what follows them.
-        if c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
-            clean.extend(c.escape_unicode());
-        } else {
-            clean.push(c);
-        }
-    }
-    clean
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hostile_text_is_written_out() {
-        assert_eq!(clean("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
-        assert_eq!(clean("x\u{202e}y\n"), "x\\u{202e}y\\u{a}");
-        assert_eq!(clean("día"), "día");
-    }
 }

@@ -1,7 +1,6 @@
 //! Blobs that records refer to: there, regular, and what their name says.
 
 use std::collections::HashMap;
-use std::io::BufReader;
 
 use ledger::bytes::hash::Hash;
 use ledger::facts::execution::{Execution, Output, Start};
@@ -9,7 +8,10 @@ use ledger::facts::list::{BlobList, List, Sealable};
 use ledger::file::source::{Attachments, BlobState, ReadError};
 use ledger::file::walk::{Findings, Shown};
 use ledger::finding::{Code, Finding, Place};
-use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::items;
 
 /// Looks blobs up; each is hashed once.
 pub(super) struct Blobs {
@@ -70,7 +72,8 @@ impl Blobs {
         }
     }
 
-    /// Checks a blob and gives its content when it is good and at most `keep` bytes long.
+    /// Checks a blob and gives its content when it is good. One of more than `keep` bytes is not what the
+    /// record says that it is.
     pub(super) fn content(
         &mut self,
         shown: &Shown<'_>,
@@ -78,10 +81,22 @@ impl Blobs {
         keep: u64,
         findings: &mut Findings,
     ) -> Result<Option<Vec<u8>>, ReadError> {
-        match self.look(shown, hash, None, keep, findings)? {
-            Some(BlobState::Good { content, .. }) => Ok(content),
-            _ => Ok(None),
+        let (size, content) = match self.look(shown, hash, None, keep, findings)? {
+            Some(BlobState::Good { size, content }) => (size, content),
+            _ => return Ok(None),
+        };
+        if content.is_none() {
+            findings.push(
+                shown
+                    .finding(
+                        Code::BlobMismatch,
+                        "the blob is longer than what it should hold may be",
+                    )
+                    .in_place(place(hash))
+                    .versus(format!("at most {keep} bytes"), format!("{size} bytes")),
+            );
         }
+        Ok(content)
     }
 
     fn check(
@@ -137,7 +152,8 @@ impl Blobs {
         Ok(Some(state))
     }
 
-    fn list<T>(
+    /// Holds a list against its blob: read item by item, it must be written again as the same bytes.
+    fn list<T: Serialize + DeserializeOwned>(
         &mut self,
         shown: &Shown<'_>,
         list: &List<T>,
@@ -152,14 +168,16 @@ impl Blobs {
         let Some(file) = self.attachments.blob_reader(blob)? else {
             return Ok(());
         };
-        let mut json = serde_json::Deserializer::from_reader(BufReader::new(file));
-        let items = json
-            .deserialize_seq(Count)
-            .and_then(|items| json.end().map(|()| items));
-        let found = match items {
-            Ok(items) if items == count.value() => return Ok(()),
-            Ok(items) => format!("{items} items"),
-            Err(_) => "something that is no list".to_owned(),
+        let read = items::read::<T>(file).map_err(|source| ReadError {
+            operation: "read",
+            path: place(blob).file.into(),
+            source,
+        })?;
+        let found = match read {
+            Ok((items, hash)) if items == count.value() && hash == *blob => return Ok(()),
+            Ok((items, _)) if items != count.value() => format!("{items} items"),
+            Ok(_) => "the same items, written in another form".to_owned(),
+            Err(why) => format!("something that is no such list: {why}"),
         };
         findings.push(
             shown
@@ -205,13 +223,17 @@ fn clear<T>(value: Option<&Sealable<T>>) -> Option<&T> {
     }
 }
 
-fn finding(shown: &Shown<'_>, hash: &Hash, state: &BlobState) -> Option<Finding> {
+fn place(hash: &Hash) -> Place {
     let text = hash.to_string();
     let (two, rest) = text.split_at(2);
-    let place = Place {
+    Place {
         file: format!("blobs/{two}/{rest}"),
         line: None,
-    };
+    }
+}
+
+fn finding(shown: &Shown<'_>, hash: &Hash, state: &BlobState) -> Option<Finding> {
+    let place = place(hash);
     let say = |code, message: &str| shown.finding(code, message).in_place(place.clone());
     Some(match state {
         BlobState::NotChecked | BlobState::Good { .. } => return None,
@@ -231,23 +253,4 @@ fn finding(shown: &Shown<'_>, hash: &Hash, state: &BlobState) -> Option<Finding>
         )
         .versus(hash, found),
     })
-}
-
-/// Counts the items of a list without keeping them.
-struct Count;
-
-impl<'de> Visitor<'de> for Count {
-    type Value = u64;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a list")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<u64, A::Error> {
-        let mut count = 0;
-        while items.next_element::<IgnoredAny>()?.is_some() {
-            count += 1;
-        }
-        Ok(count)
-    }
 }

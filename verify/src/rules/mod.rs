@@ -5,6 +5,7 @@
 
 mod assurance;
 mod blobs;
+mod items;
 mod limits;
 mod policies;
 mod references;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ledger::bytes::hash::Hash;
 use ledger::facts::execution::PolicyRef;
-use ledger::facts::policy::{EffectivePolicy, Mode};
+use ledger::facts::policy::{EffectivePolicy, MAX_POLICY_BYTES, Mode};
 use ledger::file::source::ReadError;
 use ledger::file::walk::{Findings, Shown};
 use ledger::finding::Code;
@@ -12,8 +12,9 @@ use ledger::finding::Code;
 use super::ControlSet;
 use super::blobs::Blobs;
 
-/// Longest policy blob that is read, in bytes.
-const POLICY_BYTES: u64 = 1024 * 1024;
+/// Longest policy blob that is read, in bytes: no document that may be given has defaults that make it twice
+/// as long. A longer blob is no policy, and no run counts as checked against it.
+const POLICY_BYTES: u64 = 2 * MAX_POLICY_BYTES as u64;
 /// Most policies that are remembered; later ones are read again.
 const REMEMBERED: usize = 10_000;
 

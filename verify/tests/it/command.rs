@@ -294,3 +294,108 @@ fn explains_every_code_offline() {
     assert_eq!(code, 2);
     assert!(stderr.contains("nonsense"));
 }
+
+#[test]
+fn a_failure_is_written_where_a_result_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("r.json");
+    let output = format!("json={}", file.display());
+    let other = super::vectors();
+    for (arguments, expected) in [
+        (&["/nonexistent"][..], 2),
+        (&["--nonsense"], 2),
+        (&["a", "b"], 2),
+        (&["a", "explain"], 2),
+        (&["-", "--since", "x"], 2),
+        (&["-", "--checkpoint", other.to_str().unwrap()], 1),
+        (&["-", "--output", "json=/nonexistent/r.json"], 1),
+    ] {
+        fs::write(&file, r#"{"exitCode":0}"#).unwrap();
+        let mut command = super::verify();
+        command.stdin(Stdio::null()).args(["--output", &output]);
+        let (code, _, stderr) = run(command.args(arguments));
+        assert_eq!(code, expected, "{arguments:?}: {stderr}");
+        let result: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        assert_eq!(result["exitCode"], expected, "{arguments:?}");
+        assert!(!result["error"].as_str().unwrap().is_empty());
+    }
+    let names = fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(names, 1, "nothing stays beside the result");
+    // A link keeps pointing; a device stays one.
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let output = format!("--output=json={}", link.display());
+    let (code, ..) = run(super::verify()
+        .arg(valid())
+        .args([&output, "--output=json=/dev/null"]));
+    assert_eq!(code, 0);
+    assert!(link.is_symlink() && !Path::new("/dev/null").is_file());
+    assert!(
+        fs::read_to_string(&file)
+            .unwrap()
+            .contains(r#""exitCode":0"#)
+    );
+}
+
+#[test]
+fn options_stand_before_and_after_a_command() {
+    let code = "clock-step";
+    for arguments in [
+        &["--json", "explain", code][..],
+        &["explain", "--json", code],
+        &["explain", code, "--json"],
+        &["--color", "never", "explain", code, "--format", "json"],
+    ] {
+        let (status, stdout, stderr) = run(super::verify().args(arguments));
+        assert_eq!(status, 0, "{arguments:?}: {stderr}");
+        let result: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!(result["code"], code);
+    }
+    let (status, stdout, _) = run(super::verify().args(["--quiet", "explain", code]));
+    assert_eq!(status, 0);
+    assert!(stdout.contains(code));
+    for (arguments, says) in [
+        (&["a", "b", "c"][..], "expected one ledger, found a, b, c"),
+        (&["a", "explain", code], "a command takes no ledger"),
+        (&["--trust", "f", "explain", code], "needs a later version"),
+    ] {
+        let (status, stdout, stderr) = run(super::verify().args(arguments));
+        assert_eq!((status, stdout.as_str()), (2, ""), "{arguments:?}");
+        assert!(stderr.contains(says), "{stderr}");
+    }
+}
+
+#[test]
+fn hostile_names_reach_no_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let hostile = "a\u{1b}[2J\u{202e}\u{2028}\u{200b}\u{9b}x";
+    let unclean =
+        |text: &str| text.contains(['\u{1b}', '\u{202e}', '\u{2028}', '\u{200b}', '\u{9b}']);
+    let records = folder.path().join("records");
+    fs::create_dir(&records).unwrap();
+    fs::write(records.join(hostile), "").unwrap();
+    let missing = folder.path().join(hostile);
+    let other = folder.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join(hostile), "").unwrap();
+    for path in [folder.path(), &missing, &other] {
+        for format in ["human", "json"] {
+            let (code, stdout, stderr) = run(super::verify().arg(path).args(["--format", format]));
+            assert_ne!(code, 0);
+            assert!(
+                !unclean(&stdout) && !unclean(&stderr),
+                "{stdout:?} {stderr:?}"
+            );
+            assert!((stdout + &stderr).contains("202e"));
+        }
+    }
+    for arguments in [
+        &["explain", hostile][..],
+        &["--format", hostile],
+        &[hostile, hostile],
+    ] {
+        let (code, stdout, stderr) = run(super::verify().args(arguments));
+        assert_eq!(code, 2);
+        assert!(!unclean(&stdout) && !unclean(&stderr), "{stderr:?}");
+    }
+}

@@ -4,6 +4,7 @@
 
 mod command;
 mod dependencies;
+mod live;
 mod order;
 mod vectors;
 

@@ -1,7 +1,11 @@
 //! What stands beside the records: blobs, torn files, run locks. A stream has none of them.
 
+use std::collections::HashSet;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read};
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
 
 use super::{Folder, Opened, ReadError};
 use crate::bytes::hash::{Hash, Hasher};
@@ -9,7 +13,18 @@ use crate::facts::execution::RunId;
 
 /// Looks up files of the ledger's folder by content hash.
 #[derive(Clone, Debug)]
-pub struct Attachments(Option<Folder>);
+pub struct Attachments {
+    folder: Option<Folder>,
+    runs: Arc<LiveRuns>,
+}
+
+/// The runs that were alive when the lengths of the segments were noted.
+#[derive(Debug, Default)]
+pub(super) struct LiveRuns {
+    held: HashSet<RunId>,
+    /// Their locks could not be looked at; who asks about one of them gets the error.
+    unknown: HashSet<RunId>,
+}
 
 /// What a blob turned out to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,18 +76,24 @@ pub enum RunState {
 }
 
 impl Attachments {
-    pub(super) const fn none() -> Self {
-        Self(None)
+    pub(super) fn none() -> Self {
+        Self {
+            folder: None,
+            runs: Arc::default(),
+        }
     }
 
-    pub(super) const fn of(folder: Folder) -> Self {
-        Self(Some(folder))
+    pub(super) fn of(folder: Folder, runs: LiveRuns) -> Self {
+        Self {
+            folder: Some(folder),
+            runs: Arc::new(runs),
+        }
     }
 
     /// Whether there is a folder to look in.
     #[must_use]
     pub const fn are_here(&self) -> bool {
-        self.0.is_some()
+        self.folder.is_some()
     }
 
     /// Checks the blob of that hash; its length is compared before anything is read. The content is
@@ -86,7 +107,7 @@ impl Attachments {
         expected: Option<u64>,
         keep: u64,
     ) -> Result<BlobState, ReadError> {
-        let Some(folder) = &self.0 else {
+        let Some(folder) = &self.folder else {
             return Ok(BlobState::NotChecked);
         };
         let text = hash.to_string();
@@ -125,7 +146,7 @@ impl Attachments {
     /// # Errors
     /// It cannot be opened any more.
     pub fn blob_reader(&self, hash: &Hash) -> Result<Option<File>, ReadError> {
-        let Some(folder) = &self.0 else {
+        let Some(folder) = &self.folder else {
             return Ok(None);
         };
         let text = hash.to_string();
@@ -141,7 +162,7 @@ impl Attachments {
     /// # Errors
     /// It is there and cannot be opened.
     pub fn torn(&self, hash: &Hash) -> Result<TornFile, ReadError> {
-        let Some(folder) = &self.0 else {
+        let Some(folder) = &self.folder else {
             return Ok(TornFile::NotChecked);
         };
         let name = hash.to_string();
@@ -157,16 +178,29 @@ impl Attachments {
         Ok(TornFile::Found(file, size))
     }
 
-    /// Whether a living runner holds the lock of that run.
+    /// Whether a living runner held the lock of that run when the lengths of the segments were noted: a
+    /// start whose end is past those lengths belongs to such a run.
     ///
     /// # Errors
     /// The lock is there and cannot be opened.
     pub fn run(&self, run: &RunId) -> Result<RunState, ReadError> {
-        let Some(folder) = &self.0 else {
+        let Some(folder) = &self.folder else {
             return Ok(RunState::NotChecked);
         };
+        if self.runs.held.contains(run) {
+            return Ok(RunState::Held);
+        }
+        if self.runs.unknown.contains(run) {
+            return folder.run(run);
+        }
+        Ok(RunState::Free)
+    }
+}
+
+impl Folder {
+    fn run(&self, run: &RunId) -> Result<RunState, ReadError> {
         let name = format!("{run}.lock");
-        let (folder, opened) = folder.open_below(&["runs"], &name)?;
+        let (folder, opened) = self.open_below(&["runs"], &name)?;
         let Opened::File(fd) = opened else {
             return Ok(RunState::Free);
         };
@@ -175,6 +209,36 @@ impl Attachments {
             Err(TryLockError::WouldBlock) => Ok(RunState::Held),
             Err(TryLockError::Error(source)) => Err(folder.error("lock", &name, source)),
         }
+    }
+
+    /// Notes who is alive now.
+    pub(super) fn live_runs(&self) -> Result<LiveRuns, ReadError> {
+        let mut runs = LiveRuns::default();
+        let Opened::File(fd) = self.open("runs", OFlags::DIRECTORY)? else {
+            return Ok(runs);
+        };
+        let folder = Self {
+            fd: Arc::new(fd),
+            path: self.path.join("runs"),
+        };
+        for name in folder.names()? {
+            let Some(run) = name
+                .strip_suffix(".lock")
+                .and_then(|run| run.parse::<RunId>().ok())
+            else {
+                continue;
+            };
+            match self.run(&run) {
+                Ok(RunState::Held) => {
+                    runs.held.insert(run);
+                }
+                Ok(_) => {}
+                Err(_) => {
+                    runs.unknown.insert(run);
+                }
+            }
+        }
+        Ok(runs)
     }
 }
 

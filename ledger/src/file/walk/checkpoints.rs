@@ -156,7 +156,8 @@ impl<'a> Checkpoints<'a> {
         };
         for claim in self.0 {
             match claim.judge(chain) {
-                Ok(size) if claim.held == Held::Given => {
+                // One of no records covers none of them.
+                Ok(size) if claim.held == Held::Given && size > 0 => {
                     outcome.completeness.status = Assured::Established;
                     outcome.completeness.through = size.checked_sub(1);
                     outcome.completeness.after = lines.saturating_sub(size);

@@ -224,6 +224,46 @@ fn a_given_checkpoint_is_truncated_replaced_or_invalid() {
 }
 
 #[test]
+fn a_given_checkpoint_of_no_records_shows_nothing() {
+    let mut maker = Maker::new();
+    maker.note("x");
+    let empty = Checkpoint {
+        origin: maker.checkpoint().lines().next().unwrap().to_owned(),
+        size: 0,
+        root: Frontier::new().root(),
+    };
+    let empty = empty.sign(&maker.key).unwrap().to_string();
+    let walked = walked(maker.bytes(), Some(&empty));
+    assert_eq!(walked.completeness.status, Assured::NotEstablished);
+    assert_eq!(
+        (walked.completeness.by, walked.completeness.after),
+        (None, 2)
+    );
+    assert!(!walked.completeness.covers_head());
+    assert_eq!(codes(walked), []);
+}
+
+#[test]
+fn a_torn_line_that_is_longer_than_a_record_is_no_crash() {
+    let mut maker = Maker::new();
+    maker.note("x");
+    for (length, expected) in [
+        (65_535, vec![Code::TornTail]),
+        (65_536, vec![Code::RecordTooLarge, Code::TornTail]),
+        (1 << 20, vec![Code::RecordTooLarge, Code::TornTail]),
+    ] {
+        for start in [&b"x"[..], br#"{"open":"#] {
+            let mut bytes = maker.bytes();
+            let end = bytes.len() + length;
+            bytes.extend_from_slice(start);
+            bytes.resize(end, b'x');
+            let walked = walked(bytes, None);
+            assert_eq!(codes(walked), expected, "{length}");
+        }
+    }
+}
+
+#[test]
 fn the_standby_key_takes_over_and_says_so() {
     let standby = key(5);
     let mut maker = Maker::with_standby(Some(standby.public().id()));

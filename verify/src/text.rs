@@ -1,0 +1,60 @@
+//! Text that others wrote, before it is shown: a name or a record must not paint over what is said about it.
+
+/// The text with everything written out that moves a cursor, reorders its neighbours or is not seen: control
+/// characters, line and paragraph separators, bidirectional and zero-width characters, as `\u{…}`.
+#[must_use]
+pub fn clean(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || is_unseen(c) {
+            clean.extend(c.escape_unicode());
+        } else {
+            clean.push(c);
+        }
+    }
+    clean
+}
+
+/// As [`clean`], for a text of several lines whose line ends are our own.
+#[must_use]
+pub fn clean_lines(text: &str) -> String {
+    let lines: Vec<_> = text.split('\n').map(clean).collect();
+    lines.join("\n")
+}
+
+const fn is_unseen(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_text_is_written_out() {
+        assert_eq!(clean("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
+        assert_eq!(clean("x\u{202e}y\n\u{85}"), "x\\u{202e}y\\u{a}\\u{85}");
+        assert_eq!(
+            clean("\u{2028}\u{2029}\u{200b}"),
+            "\\u{2028}\\u{2029}\\u{200b}"
+        );
+        assert_eq!(clean("\u{feff}\u{2066}\u{7f}"), "\\u{feff}\\u{2066}\\u{7f}");
+        assert_eq!(clean("día 中 ok"), "día 中 ok");
+        assert_eq!(clean_lines("a\nb\r\n"), "a\nb\\u{d}\n");
+    }
+}

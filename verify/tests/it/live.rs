@@ -1,0 +1,166 @@
+//! A ledger that is being written is no finding.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use ledger::bytes::canon::U53;
+use ledger::bytes::hash::Hash;
+use ledger::bytes::time::{Clock, Stamp};
+use ledger::facts::control::Controls;
+use ledger::facts::execution::{
+    Execution, Outcome, PolicyRef, Program, RunId, RunResult, RuntimeUsed, Start, Verdict, Workload,
+};
+use ledger::facts::host::{CgroupFacts, CgroupLayout, HostFacts, RunnerFacts};
+use ledger::facts::list::{List, Sealable};
+use ledger::facts::policy::Policy;
+use ledger::file::source::Source;
+use ledger::file::store::{Durability, KeyChoice, OpenOptions, Store};
+use ledger::record::{Body, Tool};
+use verify::rules::{Demands, verify};
+
+const BOOT: &str = "6b1bcd0e-5f0b-4a3e-9a44-0f2b1d2c3e4f";
+
+fn stamp() -> Stamp {
+    Stamp {
+        time: "2026-11-29T12:00:00.000000Z".parse().unwrap(),
+        clock: Clock {
+            boot_id: BOOT.parse().unwrap(),
+            since_boot_us: U53::from(1),
+        },
+    }
+}
+
+fn host() -> HostFacts {
+    HostFacts {
+        architecture: "x86_64".to_owned(),
+        boot_id: BOOT.parse().unwrap(),
+        cgroup: CgroupFacts {
+            delegated: vec![],
+            layout: CgroupLayout::V2,
+        },
+        container: vec![],
+        distribution: None,
+        gid: 0,
+        groups: vec![],
+        kernel: "6.18.0".to_owned(),
+        landlock_abi: None,
+        lsms: None,
+        runner: RunnerFacts {
+            file: None,
+            sha256: Hash::of(b"runner"),
+            version: "0.1.0".to_owned(),
+        },
+        swap_bytes: None,
+        sysctls: std::collections::BTreeMap::new(),
+        uid: 0,
+        unmeasured: None,
+    }
+}
+
+fn start(run: RunId, host: U53, policy: Hash) -> Start {
+    Start {
+        controls: Controls::default(),
+        host,
+        key_reachable: None,
+        matrix: None,
+        policy: PolicyRef {
+            id: "p".to_owned(),
+            sha256: policy,
+        },
+        run,
+        runtime: RuntimeUsed {
+            id: "embedded".to_owned(),
+            launch: None,
+            sha256: None,
+            tier: None,
+            version: "0.1.0".to_owned(),
+        },
+        workload: Workload {
+            argv: Sealable::Clear(List::Inline(vec!["w".to_owned()])),
+            id: "w".to_owned(),
+            program: Program {
+                path: "/w".to_owned(),
+                sha256: None,
+            },
+        },
+    }
+}
+
+fn execution(start: U53) -> Execution {
+    Execution {
+        artifacts: None,
+        cleanup: None,
+        observed: None,
+        result: RunResult {
+            duration_us: Some(U53::from(1_000)),
+            errno: None,
+            exit_code: Some(0),
+            outcome: Outcome::Exited,
+            reason: None,
+            signal: None,
+            stderr: None,
+            stdout: None,
+        },
+        start,
+        unmeasured: None,
+        verdict: Verdict::AsRequested,
+    }
+}
+
+/// One run for each word to go on.
+fn write_runs(store: &mut Store, policy: Hash, go: &Receiver<u8>) {
+    for number in go {
+        let run = RunId::from_bytes([number; 16]);
+        let lock = store.begin_run(run).unwrap();
+        store.ready(&stamp()).unwrap();
+        let host = store.host(&host(), &stamp()).unwrap();
+        let begun = Body::Start(Box::new(start(run, host, policy)));
+        let begun = store
+            .append(begun, None, &stamp(), Durability::Deferred)
+            .unwrap();
+        let ended = Body::Execution(Box::new(execution(begun.sequence)));
+        store
+            .append(ended, None, &stamp(), Durability::Deferred)
+            .unwrap();
+        drop(lock);
+    }
+}
+
+/// Verifies a ledger twenty times while a run is written to it.
+fn watch(at: &Path) {
+    let (dir, keys) = (at.join("ledger"), at.join("keys"));
+    let options = OpenOptions {
+        dir: &dir,
+        key: KeyChoice::Own,
+        key_folder: &keys,
+        accept_rollback: false,
+        tool: Tool {
+            name: "test".into(),
+            version: "1".into(),
+        },
+        host_name: "host",
+        create: true,
+    };
+    let mut store = Store::open(&options, &stamp()).unwrap();
+    let text = br#"{"id": "p", "enforcement": {"mode": "best-effort"}}"#;
+    let policy = Policy::parse("p.json", text).unwrap();
+    let policy = store.put_blob(&policy.effective_blob().unwrap()).unwrap();
+    let (say, go) = sync_channel(1);
+    std::thread::scope(|scope| {
+        scope.spawn(|| write_runs(&mut store, policy, &go));
+        for number in 0..20 {
+            say.send(number).unwrap();
+            let mut source = Source::open(&dir).unwrap();
+            let result = verify(&mut source, Demands::default()).unwrap();
+            assert_eq!(result.exit_code, 0, "{:#?}", result.findings);
+        }
+        drop(say);
+    });
+}
+
+#[test]
+fn a_ledger_that_is_being_written_verifies_at_every_moment() {
+    for _ in 0..10 {
+        watch(tempfile::tempdir().unwrap().path());
+    }
+}
