@@ -18,7 +18,7 @@ use miette::Diagnostic;
 use crate::document::Document;
 use crate::report::human::{self, Style};
 use crate::rules::{self, Demands, Verification};
-use crate::text::{clean, clean_lines};
+use ledger::bytes::text::{clean, clean_lines};
 
 const INTERNAL: u8 = 1;
 const USAGE: u8 = 2;

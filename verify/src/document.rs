@@ -6,7 +6,7 @@ use ledger::record::Custody;
 use serde::Serialize;
 
 use crate::rules::Verification;
-use crate::text::clean;
+use ledger::bytes::text::clean;
 
 /// The document; its fields are an API.
 #[derive(Debug, Serialize)]

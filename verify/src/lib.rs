@@ -7,7 +7,7 @@
 //! are checked by [`ledger`], the only crate of the project that this one uses.
 //!
 //! A module uses only what stands to its left (a test reads the sources and holds that):
-//! `text → rules → document → report → cli`.
+//! `rules → document → report → cli`.
 
 #![forbid(unsafe_code)]
 
@@ -15,4 +15,3 @@ pub mod cli;
 pub mod document;
 pub mod report;
 pub mod rules;
-pub mod text;

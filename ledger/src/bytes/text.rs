@@ -1,31 +1,44 @@
-//! Text of others on a terminal: shown, never obeyed.
+//! Text that others wrote, before it is shown: a name or a record must not paint over what is said about it.
 
-/// The text with every character that would move a cursor, hide or reorder what stands beside it written as
-/// `\u{…}`. Newlines and tabs stay.
+/// The text with everything written out that moves a cursor, reorders its neighbours or is not seen: control
+/// characters, line and paragraph separators, bidirectional and zero-width characters, as `\u{…}`.
 #[must_use]
-pub fn visible(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
+pub fn clean(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
     for c in text.chars() {
-        if is_deceptive(c) {
-            shown.extend(c.escape_unicode());
+        if c.is_control() || is_unseen(c) {
+            clean.extend(c.escape_unicode());
         } else {
-            shown.push(c);
+            clean.push(c);
         }
     }
-    shown
+    clean
 }
 
-fn is_deceptive(c: char) -> bool {
-    match c {
-        '\n' | '\t' => false,
-        // Marks, embeddings and isolates of the bidirectional algorithm (UAX #9), separators, and what has no width.
-        '\u{61c}'
-        | '\u{200b}'..='\u{200f}'
-        | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{2069}'
-        | '\u{feff}' => true,
-        _ => c.is_control(),
-    }
+/// As [`clean`], for a text of several lines whose line ends are our own.
+#[must_use]
+pub fn clean_lines(text: &str) -> String {
+    let lines: Vec<_> = text.split('\n').map(clean).collect();
+    lines.join("\n")
+}
+
+const fn is_unseen(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 #[cfg(test)]
@@ -33,12 +46,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_deceive_is_written_out() {
-        assert_eq!(visible("a\u{1b}[2J\r\u{7}b"), "a\\u{1b}[2J\\u{d}\\u{7}b");
+    fn hostile_text_is_written_out() {
+        assert_eq!(clean("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
+        assert_eq!(clean("x\u{202e}y\n\u{85}"), "x\\u{202e}y\\u{a}\\u{85}");
         assert_eq!(
-            visible("x\u{202e}y\u{200b}\u{85}"),
-            "x\\u{202e}y\\u{200b}\\u{85}"
+            clean("\u{2028}\u{2029}\u{200b}"),
+            "\\u{2028}\\u{2029}\\u{200b}"
         );
-        assert_eq!(visible("día\n\tñ 漢"), "día\n\tñ 漢");
+        assert_eq!(clean("\u{feff}\u{2066}\u{7f}"), "\\u{feff}\\u{2066}\\u{7f}");
+        assert_eq!(clean("día 中 ok"), "día 中 ok");
+        assert_eq!(clean_lines("a\nb\r\n"), "a\nb\\u{d}\n");
     }
 }

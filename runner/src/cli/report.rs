@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ledger::bytes::text::visible;
+use ledger::bytes::text::clean_lines;
 use ledger::facts::policy::ReadPolicyError;
 
 use super::ColorChoice;
@@ -45,17 +45,29 @@ fn paint(code: &str, text: &str) -> String {
 
 /// A line about something that went wrong.
 pub(super) fn error_line(text: &str) {
-    line(&format!("{} {}", paint("1;31", "runner:"), visible(text)));
+    line(&format!(
+        "{} {}",
+        paint("1;31", "runner:"),
+        clean_lines(text)
+    ));
 }
 
 /// A line that matters even with -q.
 pub(super) fn warning_line(text: &str) {
-    line(&format!("{} {}", paint("1;33", "runner:"), visible(text)));
+    line(&format!(
+        "{} {}",
+        paint("1;33", "runner:"),
+        clean_lines(text)
+    ));
 }
 
 /// A line of prose.
 pub(super) fn notice_line(text: &str) {
-    line(&format!("{} {}", paint("1;36", "runner:"), visible(text)));
+    line(&format!(
+        "{} {}",
+        paint("1;36", "runner:"),
+        clean_lines(text)
+    ));
 }
 
 /// Writes to stderr; a closed stderr is no reason to fail.
@@ -66,22 +78,22 @@ fn line(text: &str) {
 /// An error with its code, causes, place and help.
 pub(super) fn diagnostic(error: impl miette::Diagnostic + Send + Sync + 'static) {
     let text = format!("{:?}", miette::Report::new(error));
-    line(&visible_but_colour(&text));
+    line(&clean_but_colour(&text));
 }
 
-/// As [`visible`], but the theme's own colours stay; paths and arguments in an error can bring no more than those.
-fn visible_but_colour(text: &str) -> String {
+/// As [`clean_lines`], but the theme's own colours stay; paths and arguments in an error can bring no more than those.
+fn clean_but_colour(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
-    let mut shown = visible(parts.next().unwrap_or_default());
+    let mut shown = clean_lines(parts.next().unwrap_or_default());
     for part in parts {
         let is_colour = |c: char| c.is_ascii_digit() || c == ';';
         let rest = part.trim_start_matches(is_colour);
         let colour = part.get(..part.len() - rest.len()).unwrap_or_default();
         match rest.strip_prefix('m') {
             Some(rest) if COLOR.load(Ordering::Relaxed) => {
-                shown.push_str(&format!("\u{1b}[{colour}m{}", visible(rest)));
+                shown.push_str(&format!("\u{1b}[{colour}m{}", clean_lines(rest)));
             }
-            _ => shown.push_str(&visible(&format!("\u{1b}[{part}"))),
+            _ => shown.push_str(&clean_lines(&format!("\u{1b}[{part}"))),
         }
     }
     shown
@@ -96,7 +108,7 @@ pub(super) fn usage(error: &clap::Error) {
         text.to_string()
     };
     if error.use_stderr() {
-        let _ = write!(std::io::stderr(), "{}", visible_but_colour(&text));
+        let _ = write!(std::io::stderr(), "{}", clean_but_colour(&text));
     } else {
         print(&text);
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ledger::bytes::text::visible;
+use ledger::bytes::text::clean;
 use ledger::facts::policy::Policy;
 
 use super::{Global, NEGATIVE, report};
@@ -57,7 +57,7 @@ pub(super) fn run(global: &Global, args: &ValidateArgs) -> u8 {
             report::print(&format!(
                 "{} {}\n",
                 if *good { "valid  " } else { "invalid" },
-                visible(&path.display().to_string())
+                clean(&path.display().to_string())
             ));
         }
         if results.is_empty() {

@@ -9,7 +9,7 @@ use ledger::file::walk::{Assured, CompleteBy};
 use ledger::finding::{Class, Finding};
 
 use crate::rules::{CheckStatus, Verification};
-use crate::text::clean;
+use ledger::bytes::text::clean;
 
 /// Findings of one code that are shown unless all are asked for.
 const SHOWN_PER_CODE: usize = 3;

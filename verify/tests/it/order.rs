@@ -3,9 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const ORDER: [&str; 7] = [
-    "text", "trust", "diff", "rules", "document", "report", "cli",
-];
+const ORDER: [&str; 6] = ["trust", "diff", "rules", "document", "report", "cli"];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
