@@ -108,7 +108,7 @@ fn execution(start: U53) -> Execution {
 }
 
 /// One run for each word to go on.
-fn write_runs(store: &mut Store, policy: Hash, go: &Receiver<u8>) {
+fn write_runs(store: &mut Store, policy: Hash, go: Receiver<u8>) {
     for number in go {
         let run = RunId::from_bytes([number; 16]);
         let lock = store.begin_run(run).unwrap();
@@ -147,7 +147,8 @@ fn watch(at: &Path) {
     let policy = store.put_blob(&policy.effective_blob().unwrap()).unwrap();
     let (say, go) = sync_channel(1);
     std::thread::scope(|scope| {
-        scope.spawn(|| write_runs(&mut store, policy, &go));
+        let store = &mut store;
+        scope.spawn(move || write_runs(store, policy, go));
         for number in 0..20 {
             say.send(number).unwrap();
             let mut source = Source::open(&dir).unwrap();
