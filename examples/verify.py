@@ -48,8 +48,7 @@ def parse(line):
     return value if isinstance(value, dict) else {}
 
 class Chain:
-    ledger = public = standby = closed = None
-    records, next, head, used = 0, 0, "0" * 64, set()
+    ledger, public, standby, closed, records, next, head, used = None, None, None, None, 0, 0, "0" * 64, set()
 
     def step(self, line):
         bad, value = [], {}  # everything that is wrong with the next record line
