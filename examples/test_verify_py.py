@@ -6,6 +6,7 @@
 import base64
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -72,10 +73,12 @@ class Maker:
         self.lines.append(line)
         return self
 
-    def genesis(self, **more):
+    def genesis_body(self):
         tool = {"name": "test", "version": "1"}
-        body = {"custody": "file", "origin": "example.com/x", "publicKey": base64.b64encode(self.public(self.key)).decode(), "tool": tool}
-        return self.add("genesis", body | more)
+        return {"custody": "file", "origin": "example.com/x", "publicKey": base64.b64encode(self.public(self.key)).decode(), "tool": tool}
+
+    def genesis(self, **more):
+        return self.add("genesis", self.genesis_body() | more)
 
     def note(self, text="x", **how):
         return self.add("note", {"text": text}, **how)
@@ -224,6 +227,50 @@ class Made(unittest.TestCase):
         self.assertEqual(verdict(first + opening + second), (0, set()))
         self.assertEqual(verdict(first + second + opening), (10, {"torn-tail"}))
         self.assertEqual(verdict(first + second[:-1]), (10, {"torn-tail"}))
+
+    def test_what_changes_state_has_exactly_the_form_that_verify_wants(self):
+        other = Maker.make_key(96)
+        good = {"text": {"tool": {"name": "a\"\\\u0001é", "version": ""}}, "leap day": {}, "origin": {"origin": "a" + "/" * 254}}
+        for name, more in good.items():
+            with self.subTest(name):
+                self.assertEqual(verdict(Maker().genesis(**more).rotate(other).add("close", {"reason": "é\n"}).stream()), (0, set()))
+        for time in ("2000-02-29T23:59:59.999999Z", "0000-02-29T00:00:00.000000Z", "9999-12-31T00:00:00.000000Z"):
+            self.assertEqual(verdict(Maker().genesis().add("close", {"reason": ""}, time=time).stream()), (0, set()), time)
+        clock = {"bootId": "6b1bcd0e-5f0b-4a3e-9a44-0f2b1d2c3e4f", "sinceBootUs": 1}
+        heads = [{"time": time} for time in ("2026-11-29T12:00:00Z", "2026-11-29T12:00:60.000000Z", "2026-11-29T24:00:00.000000Z", "2026-02-30T12:00:00.000000Z",
+                                             "2100-02-29T12:00:00.000000Z", "2026-11-29 12:00:00.000000Z", "2026-11-29T12:00:00.000000+00:00", "2026-11-29T12:00:00.000000Z\n", 5)]
+        heads += [{"clock": clock | {"sinceBootUs": value}} for value in (-1, 2**53, "1", None)] + [{"clock": clock | {"bootId": clock["bootId"].upper()}}, {"clock": clock | {"x": 1}}, {"clock": {}}]
+        for head in heads:
+            for name, maker in {"genesis": Maker().add("genesis", Maker().genesis_body(), **head), "close": Maker().genesis().add("close", {"reason": "r"}, **head)}.items():
+                with self.subTest(name, head=head):
+                    code, codes = verdict(maker.stream())
+                    self.assertEqual((code, "record-malformed" in codes), (10, True), codes)
+        # What is refused closes nothing: the note after it is no record after close.
+        for body in ({}, {"reason": 1}, {"reason": "r", "x": 1}, {"text": "r"}, [], "r", None):
+            with self.subTest(close=body):
+                self.assertEqual(verdict(Maker().genesis().add("close", body).note().stream()), (10, {"record-malformed"}))
+        for more in ({"custody": "cloud"}, {"custody": None}, {"origin": "-x"}, {"origin": ""}, {"origin": "a" * 256}, {"origin": "cosignature/x"}, {"origin": "a b"}, {"origin": "é"},
+                     {"standby": "AB" * 32}, {"standby": None}, {"standby": "ab"}, {"tool": "x"}, {"tool": {"name": "x"}}, {"tool": {"name": "x", "version": 1}},
+                     {"tool": {"name": "x", "version": "1", "y": ""}}, {"x": 1}, {"publicKey": "A" * 44}, {"publicKey": "x"}, {"publicKey": None}):
+            with self.subTest(genesis=more):
+                code, codes = verdict(Maker().genesis(**more).note().stream())
+                self.assertEqual(code, 10)
+                self.assertLessEqual({"record-malformed", "genesis-missing", "key-unknown"}, codes)
+        for more in ({"custody": "cloud"}, {"reason": "whim"}, {"reason": None}, {"x": 1}, {"standby": "AB" * 32}):
+            with self.subTest(key=more):
+                maker = Maker().genesis().rotate(other, signer=Maker.make_key(0), **more)
+                self.assertEqual(verdict(maker.note(key=Maker.make_key(0)).stream()), (10, {"record-malformed"}))
+                self.assertEqual(verdict(Maker().genesis().rotate(other, signer=Maker.make_key(0), **more).note().stream()), (10, {"record-malformed", "key-unknown"}))
+
+    def test_records_that_is_no_folder(self):
+        make = {"link": lambda at: at.symlink_to("elsewhere"), "dangling": lambda at: at.symlink_to("nowhere"), "file": lambda at: at.write_bytes(b""), "fifo": os.mkfifo}
+        for name, function in make.items():
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                Path(folder, "elsewhere").mkdir()
+                Path(folder, "elsewhere", "00000000.jsonl").write_bytes(Maker().genesis().stream())
+                function(Path(folder, "records"))
+                done = run(folder)
+                self.assertEqual((done.returncode, b"segment-unexpected" in done.stdout), (10, True), done.stderr)
 
     def test_closed_and_second_genesis(self):
         self.assertEqual(verdict(Maker().genesis().add("close", {"reason": "r"}).stream())[0], 0)

@@ -2,20 +2,30 @@
 """Checks form, signatures, keys and chain of a ledger without any code of this project.
 
 It cuts each line at fixed offsets, and leaves JSON to the standard library and Ed25519 to the package `cryptography`:
-nobody needs to trust our parser. What records mean (the range of a number, the fields of a body), openings, blobs,
+nobody needs to trust our parser. What records mean that move no key and close nothing, openings, blobs,
 checkpoints and recoveries are for `verify`; a run that writes meanwhile can look like a torn tail. Exit: 0 good, 10 bad, 2 usage or no ledger, 13 no records.
 """
-import argparse, base64, hashlib, json, os, re, stat, sys
+import argparse, base64, datetime, hashlib, json, os, re, stat, sys
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 MAX_LINE, SEGMENT = 65535, 8192
 getattr(sys, "set_int_max_str_digits", id)(0)  # a line is short enough for any number in it
-ENVELOPE = re.compile(rb'\{"key":"([0-9a-f]{64})","record":(.*),"signature":"(.{88})"\}', re.DOTALL)  # offsets 83, -104
+ENVELOPE = re.compile(rb'\{"key":"([0-9a-f]{64})","record":(.*),"signature":"([A-Za-z0-9+/]{85}[AQgw]==)"\}', re.DOTALL)  # offsets 83, -104
 P, Y8 = 2**255 - 19, 0x05fc536d880238b13933c6d305acdfd5f098eff289f4c345b027b2c28f95e826  # WEAK: order divides 8, lax forms too
 WEAK = {(y | sign << 255).to_bytes(32, "little") for y in (0, 1, P - 1, Y8, P - Y8, P, P + 1) for sign in (0, 1)}
-FIELDS = {"body", "clock", "kind", "ledger", "previous", "sequence", "time", "version"}
-BODY = {"genesis": {"custody", "origin", "publicKey", "tool"}, "key": {"custody", "publicKey", "reason"}}
+HEX, TEXT, CUSTODY, PUBLIC = "[0-9a-f]{64}", r'"(?:[^"\\]|\\.)*"', '"custody":"(?:file|agent|ephemeral)"', '"publicKey":"[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]="'
+BODY = {"genesis": rf'{CUSTODY},"origin":"(?!containment-ledger/|cosignature/|subtree/|SSHSIG|DSSEv1)[A-Za-z0-9][A-Za-z0-9._/-]{{0,254}}",{PUBLIC}(?:,"standby":"{HEX}")?,"tool":{{"name":{TEXT},"version":{TEXT}}}',
+        "key": rf'{CUSTODY}(?:,"possession":"[A-Za-z0-9+/]{{85}}[AQgw]==")?,{PUBLIC},"reason":"(?:routine|loss|compromise)"(?:,"standby":"{HEX}")?', "close": f'"reason":{TEXT}'}
+STATE = {kind: re.compile(rf'{{"body":{{{body}}},"clock":{{"bootId":"[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}","sinceBootUs":([0-9]+)}},"kind":"{kind}","ledger":"{HEX}",'
+    rf'"previous":"{HEX}","sequence":([0-9]+),"time":"([0-9]{{4}})(-[0-9]{{2}}-[0-9]{{2}}T(?:[01][0-9]|2[0-3]):[0-9]{{2}}:[0-9]{{2}}\.[0-9]{{6}})Z","version":1}}') for kind, body in BODY.items()}
+
+def fits(kind, text):
+    try:  # a record that moves keys or closes is read to its last byte; the year is put where Python has a calendar
+        since, place, year, rest = STATE[kind].fullmatch(text).groups()
+        return bool(datetime.datetime.fromisoformat(f"{int(year) % 400 + 400:04}{rest}")) and max(int(since), int(place)) < 2**53
+    except (AttributeError, ValueError):
+        return False
 
 def signed(public, message, signature):
     try:  # OpenSSL wants S below the order and R itself, no cofactor; strict refuses an R or key of small order too
@@ -24,22 +34,12 @@ def signed(public, message, signature):
     except (InvalidSignature, ValueError):
         return False
 
-def unbase64(text, size):
-    try:  # so many bytes, or none when they are not written as encoding writes them
-        data = base64.b64decode(text, validate=True)
-        return data if len(data) == size and base64.b64encode(data).decode() == text else b""
-    except (TypeError, ValueError):
-        return b""
-
-def no_number(text):
-    raise ValueError(f"record-not-canonical: {text[:40]} is not written as a whole number")
-
 def parse(line):
     if len(line) > MAX_LINE:
         raise ValueError(f"record-too-large: {len(line)} bytes, at most {MAX_LINE}")
     order = lambda pairs: dict(sorted(pairs, key=lambda pair: pair[0].encode("utf-16-be")))  # as RFC 8785 wants it
     try:  # integers of any size are exact here; which ones a record may hold is for `verify`
-        value = json.loads(line.decode(), object_pairs_hook=order, parse_float=no_number, parse_constant=no_number)
+        value = json.loads(line.decode(), object_pairs_hook=order, parse_float=lambda text: None, parse_constant=lambda text: None)
         again = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("record-malformed: nested too deeply to be read") from None
@@ -48,8 +48,7 @@ def parse(line):
     return value if isinstance(value, dict) else {}
 
 class Chain:
-    ledger = public = standby = closed = None
-    records, next, head, used = 0, 0, "0" * 64, set()
+    ledger, public, standby, closed, records, next, head, used = None, None, None, None, 0, 0, "0" * 64, set()
 
     def step(self, line):
         bad, value = [], {}  # everything that is wrong with the next record line
@@ -59,12 +58,13 @@ class Chain:
         except ValueError as error:
             say(True, str(error) if str(error).startswith("record-") else f"record-malformed: {error}")
         envelope = ENVELOPE.fullmatch(line)
-        key, signature = (envelope[1].decode(), unbase64(envelope[3].decode("latin-1"), 64)) if envelope else ("", b"")
+        key, signature = (envelope[1].decode(), base64.b64decode(envelope[3])) if envelope else ("", b"")
         say(not bad and not (signature and value.keys() == {"key", "record", "signature"}), "record-malformed: no signed envelope")
         record = value["record"] if isinstance(value.get("record"), dict) else {}
-        read = record.keys() == FIELDS and json.dumps(record["version"]) == "1" and isinstance(record["body"], dict)
-        kind, body = (record["kind"], record["body"]) if read else (None, {})  # else `verify` says what is wrong with it
-        new = unbase64(body.get("publicKey"), 32) if body.keys() - {"standby", "possession"} == BODY.get(str(kind)) else b""
+        moves = json.dumps(record.get("version")) == "1" and record.get("kind") in list(STATE)  # other kinds are for `verify`
+        kind = record["kind"] if moves and envelope and fits(record["kind"], envelope[2].decode(errors="replace")) else None
+        say(not bad and moves and not kind, "record-malformed: its fields are not those of its kind")
+        new = base64.b64decode((body := record["body"] if kind else {}).get("publicKey", ""))
         genesis, rotation, by_standby = new and kind == "genesis", new and kind == "key", key == self.standby and kind == "key"
         place = record["sequence"] if type(record.get("sequence")) is int else self.next
         for name, code, expected in (("sequence", "chain-sequence-gap", self.next), ("previous", "chain-previous-mismatch", self.head),
@@ -82,7 +82,7 @@ class Chain:
             say(True, "signature-invalid: the signature is not the key's over this record")
         if rotation:
             message = "containment-ledger/possession/v1\n{ledger}\n{sequence}\n{previous}\n".format_map(record) + hashlib.sha256(new).hexdigest() + "\n"
-            held = "possession" not in body if by_standby else signed(new, message.encode(), unbase64(body.get("possession"), 64))
+            held = "possession" not in body if by_standby else signed(new, message.encode(), base64.b64decode(body.get("possession", "")))
             say(not held or new in self.used or "standby" in body and not by_standby,
                 "rotation-invalid: the new key was active before, or the record does not prove that it may take over")
             if not bad:  # only a record that holds moves keys or closes
@@ -92,9 +92,9 @@ class Chain:
         return bad
 
 def main(path):
-    chain, problems, opening = Chain(), [], False
     folder = os.path.join(path, "records") if os.path.isdir(path) else ""
-    names = sorted(os.listdir(folder)) if folder else [path]
+    problems = ["records: segment-unexpected: expected a folder"] if folder and not stat.S_ISDIR(os.lstat(folder).st_mode) else []
+    chain, opening, names = Chain(), False, [] if problems else sorted(os.listdir(folder)) if folder else [path]
     for index, name in enumerate(names):
         if folder and (name != f"{index:08}.jsonl" or not stat.S_ISREG(os.lstat(os.path.join(folder, name)).st_mode)):
             problems.append(f"{name}: segment-unexpected: expected {index:08}.jsonl, a regular file")

@@ -32,7 +32,12 @@ const PAGES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 /// Exit codes: 0 verified; 1 internal error; 2 usage, or not a ledger; 10 evidence invalid; 11 cannot be
 /// proven; 12 evidence valid, declared and effective disagree; 13 no records.
 #[derive(Debug, Parser)]
-#[command(name = "verify", version, subcommand_negates_reqs = true)]
+#[command(
+    name = "verify",
+    version,
+    subcommand_negates_reqs = true,
+    subcommand_precedence_over_arg = true
+)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
