@@ -273,14 +273,9 @@ fn end_tree(spec: &Spec) {
     if spec.owns_tree {
         return;
     }
-    let own = std::process::id();
-    let list = format!("/proc/{own}/task/{own}/children");
-    loop {
-        let children = std::fs::read_to_string(&list).unwrap_or_default();
-        let pids: Vec<i32> = children
-            .split_whitespace()
-            .filter_map(|pid| pid.parse().ok())
-            .collect();
+    let own = std::process::id().cast_signed();
+    // Without a readable /proc there is nobody to name.
+    while let Ok(pids) = process::children_of(own) {
         if pids.is_empty() {
             return;
         }

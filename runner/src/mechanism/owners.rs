@@ -185,7 +185,9 @@ impl HostIds {
 #[must_use]
 pub fn has_other_groups(gid: u32) -> bool {
     // getgroups fails only for a buffer that is too small, which nix sizes itself.
-    nix::unistd::getgroups().is_ok_and(|groups| groups.iter().any(|group| group.as_raw() != gid))
+    nix::unistd::getgroups().map_or(true, |groups| {
+        groups.iter().any(|group| group.as_raw() != gid)
+    })
 }
 
 fn allocate() -> Result<HostIds, ChooseIdsError> {

@@ -96,6 +96,43 @@ fn ended(info: &libc::siginfo_t) -> Ended {
     }
 }
 
+/// The children of a process (proc_pid_task(5), `children`; kernels without CONFIG_PROC_CHILDREN are asked for the
+/// parent of every process).
+///
+/// # Errors
+/// /proc cannot be read.
+pub fn children_of(pid: libc::pid_t) -> io::Result<Vec<libc::pid_t>> {
+    match std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
+        Ok(text) => {
+            return Ok(text
+                .split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect());
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let mut children = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(child) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // A process that ended meanwhile is nobody's child.
+        let Ok(stat) = std::fs::read(format!("/proc/{child}/stat")) else {
+            continue;
+        };
+        let stat = String::from_utf8_lossy(&stat);
+        let parent = stat
+            .rsplit_once(") ")
+            .and_then(|(_, rest)| rest.split(' ').nth(1));
+        if parent.and_then(|parent| parent.parse().ok()) == Some(pid) {
+            children.push(child);
+        }
+    }
+    Ok(children)
+}
+
 /// Forks this single-threaded process; `None` in the child.
 ///
 /// # Errors

@@ -154,10 +154,10 @@ pub(super) fn build(
             make_up_etc(&mut built, plan, inside);
         }
         Shape::HostReadOnly => {
-            show_children(&mut built, Path::new("/"));
-            cover_secrets(&mut built, plan);
+            show_children(&mut built, Path::new("/"))?;
+            cover_secrets(&mut built, plan)?;
         }
-        Shape::Custom(folder) => show_children(&mut built, folder),
+        Shape::Custom(folder) => show_children(&mut built, folder)?,
     }
     devices(&mut built, plan, own_ipc);
     let bytes = plan.tree.own_bytes;
@@ -247,39 +247,43 @@ fn make_up_etc(built: &mut Built, plan: &Plan, inside: &IdentitySpec) {
     }
 }
 
-fn show_children(built: &mut Built, folder: &Path) {
-    let mut names: Vec<_> = std::fs::read_dir(folder)
-        .map(|entries| {
-            entries
-                .filter_map(|entry| entry.ok().map(|entry| entry.file_name()))
-                .collect()
-        })
-        .unwrap_or_default();
+/// What cannot be listed cannot be shown: an empty tree would look like an empty folder.
+fn show_children(built: &mut Built, folder: &Path) -> Result<(), MapOwnersError> {
+    let listed = std::fs::read_dir(folder).and_then(|entries| {
+        entries
+            .map(|entry| Ok(entry?.file_name()))
+            .collect::<std::io::Result<Vec<_>>>()
+    });
+    let mut names = listed.map_err(|error| unreadable(folder, &error))?;
     names.sort();
     for name in names {
         if !OWN.iter().any(|own| name == *own) {
             built.show_as_it_is(&folder.join(&name), &Path::new("/").join(&name));
         }
     }
+    Ok(())
 }
 
 /// The home folders' secrets, wherever accounts say homes are.
-fn cover_secrets(built: &mut Built, plan: &Plan) {
+fn cover_secrets(built: &mut Built, plan: &Plan) -> Result<(), MapOwnersError> {
     let mut homes: Vec<PathBuf> = vec!["/root".into()];
     homes.extend(plan.job.home.clone());
-    if let Ok(text) = std::fs::read_to_string("/etc/passwd") {
-        homes.extend(
-            text.lines()
-                .filter_map(|line| line.split(':').nth(5))
-                .map(PathBuf::from),
-        );
+    // A home that is not known is not covered, so what cannot be read is no reason to go on.
+    match std::fs::read("/etc/passwd") {
+        Ok(text) => homes.extend(text.split(|byte| *byte == b'\n').filter_map(home_of)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(unreadable(Path::new("/etc/passwd"), &error)),
     }
-    for folder in ["/home", "/var/home"] {
-        let entries = std::fs::read_dir(folder)
-            .into_iter()
-            .flatten()
-            .filter_map(Result::ok);
-        homes.extend(entries.map(|entry| entry.path()));
+    for folder in ["/home", "/var/home"].map(Path::new) {
+        let entries = match std::fs::read_dir(folder) {
+            Ok(entries) => entries,
+            // What the caller may not list, the workload, which has no more rights, may not either.
+            Err(error) if is_out_of_reach(&error) => continue,
+            Err(error) => return Err(unreadable(folder, &error)),
+        };
+        for entry in entries {
+            homes.push(entry.map_err(|error| unreadable(folder, &error))?.path());
+        }
     }
     homes.retain(|home| home.is_absolute() && home.parent().is_some());
     homes.sort();
@@ -294,6 +298,26 @@ fn cover_secrets(built: &mut Built, plan: &Plan) {
     places.sort();
     places.dedup();
     built.root.masks.extend(places.into_iter().map(Mask::Empty));
+    Ok(())
+}
+
+/// The sixth field of a line of /etc/passwd (passwd(5)).
+fn home_of(line: &[u8]) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let field = line.split(|byte| *byte == b':').nth(5)?;
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(field)))
+}
+
+fn is_out_of_reach(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> MapOwnersError {
+    MapOwnersError::Source {
+        path: path.to_owned(),
+        error: crate::sys::errno_name(error),
+    }
 }
 
 /// Where a secret can be read: a link is the way to it, and what it leads to must be covered. The same for links
