@@ -6,6 +6,7 @@
 //! *is* the canonical form (a property test holds it against serde_jcs).
 
 use std::fmt;
+use std::io;
 
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess};
 use serde::ser::{Serialize, Serializer};
@@ -101,6 +102,71 @@ pub enum WriteLineError {
 /// The value cannot be written as JSON.
 pub fn to_canonical<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, WriteLineError> {
     Ok(serde_json::to_vec(value)?)
+}
+
+/// Whether `bytes` are what [`to_canonical`] writes for the value, byte for byte, and nested no deeper than
+/// `depth`. Stops at the first byte that differs and keeps nothing.
+#[must_use]
+pub fn is_canonical_of<T: Serialize + ?Sized>(value: &T, bytes: &[u8], depth: usize) -> bool {
+    let mut serializer =
+        serde_json::Serializer::with_formatter(Compared(bytes), Levels { left: depth });
+    value.serialize(&mut serializer).is_ok() && serializer.into_inner().0.is_empty()
+}
+
+/// Takes only what stands in these bytes.
+struct Compared<'a>(&'a [u8]);
+
+impl io::Write for Compared<'_> {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self
+            .0
+            .strip_prefix(bytes)
+            .ok_or(io::ErrorKind::InvalidData)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Compact JSON of so many levels at most.
+struct Levels {
+    left: usize,
+}
+
+impl Levels {
+    fn enter(&mut self) -> io::Result<()> {
+        self.left = self.left.checked_sub(1).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(())
+    }
+}
+
+impl serde_json::ser::Formatter for Levels {
+    #[inline]
+    fn begin_array<W: io::Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.enter()?;
+        writer.write_all(b"[")
+    }
+
+    #[inline]
+    fn end_array<W: io::Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.left += 1;
+        writer.write_all(b"]")
+    }
+
+    #[inline]
+    fn begin_object<W: io::Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.enter()?;
+        writer.write_all(b"{")
+    }
+
+    #[inline]
+    fn end_object<W: io::Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.left += 1;
+        writer.write_all(b"}")
+    }
 }
 
 /// As [`to_canonical`], held to the limits of a line: what would be refused at reading is refused here.
@@ -321,6 +387,31 @@ mod tests {
             Err(FormError::Depth)
         );
         assert_eq!(canonical_form(&nested(100)), Err(FormError::Depth));
+    }
+
+    #[test]
+    fn comparing_is_writing_and_comparing_within_the_depth() {
+        let value = serde_json::json!({"a": [[], {"b": "c\n"}], "d": null});
+        let bytes = to_canonical(&value).unwrap();
+        assert!(is_canonical_of(&value, &bytes, 3));
+        assert!(!is_canonical_of(&value, &bytes, 2));
+        assert!(!is_canonical_of(&value, &bytes[..bytes.len() - 1], 3));
+        assert!(!is_canonical_of(&value, &[&bytes[..], b" "].concat(), 3));
+        for at in 0..bytes.len() {
+            let mut other = bytes.clone();
+            other[at] ^= 1;
+            assert!(!is_canonical_of(&value, &other, 3), "byte {at}");
+        }
+        let nested = |n: usize| -> serde_json::Value {
+            serde_json::from_str(&format!("{}{}", "[".repeat(n), "]".repeat(n))).unwrap()
+        };
+        for n in [1, MAX_DEPTH, MAX_DEPTH + 1] {
+            let bytes = to_canonical(&nested(n)).unwrap();
+            assert_eq!(
+                is_canonical_of(&nested(n), &bytes, MAX_DEPTH),
+                canonical_form(&bytes).is_ok()
+            );
+        }
     }
 
     #[test]

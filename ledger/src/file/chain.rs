@@ -46,6 +46,34 @@ pub enum Standing {
     Refused,
 }
 
+/// Whether a line's signature is one key's: pure work on one line, done before it is known which key may
+/// sign there. A [`Chain`] takes it only for that line, and only where that key is the active one.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    line: Hash,
+    key: PublicKey,
+    good: bool,
+}
+
+impl Checked {
+    /// Holds the signature against `key`; `None` when the line names another key, or none.
+    #[must_use]
+    pub fn against(key: &PublicKey, parsed: &ParsedLine, bytes: &[u8]) -> Option<Self> {
+        let frame = parsed.frame.as_ref()?;
+        (frame.key == key.id()).then(|| Self {
+            line: parsed.hash,
+            key: *key,
+            good: is_signed(key, frame, bytes),
+        })
+    }
+}
+
+fn is_signed(key: &PublicKey, frame: &Frame, bytes: &[u8]) -> bool {
+    bytes
+        .get(frame.record.clone())
+        .is_some_and(|record| key.verifies(Message::Record(record), &frame.signature))
+}
+
 impl Chain {
     /// Nothing seen yet.
     #[must_use]
@@ -144,6 +172,17 @@ impl Chain {
         bytes: &[u8],
         report: &mut dyn FnMut(Finding),
     ) -> Standing {
+        self.step_checked(parsed, bytes, None, report)
+    }
+
+    /// As [`Self::step`], for a line whose signature was looked at before.
+    pub fn step_checked(
+        &mut self,
+        parsed: &ParsedLine,
+        bytes: &[u8],
+        checked: Option<&Checked>,
+        report: &mut dyn FnMut(Finding),
+    ) -> Standing {
         let sequence = parsed.head.as_ref().map_or(self.next, |head| head.sequence);
         let mut refused = false;
         let mut say = |finding: Finding| {
@@ -185,7 +224,10 @@ impl Chain {
         }
         let standby_signs = self.signed_by_standby(parsed);
         match &parsed.frame {
-            Some(frame) if !standby_signs => self.check_signature(frame, bytes, &mut say),
+            Some(frame) if !standby_signs => {
+                let checked = checked.filter(|checked| checked.line == parsed.hash);
+                self.check_signature(frame, bytes, checked, &mut say);
+            }
             None if parsed.content.is_ok() => {
                 say(Finding::new(
                     Code::RecordMalformed,
@@ -295,7 +337,13 @@ impl Chain {
         self.keys.clear();
     }
 
-    fn check_signature(&self, frame: &Frame, bytes: &[u8], say: &mut dyn FnMut(Finding)) {
+    fn check_signature(
+        &self,
+        frame: &Frame,
+        bytes: &[u8],
+        checked: Option<&Checked>,
+        say: &mut dyn FnMut(Finding),
+    ) {
         let Some(active) = self.active() else {
             say(Finding::new(
                 Code::KeyUnknown,
@@ -308,11 +356,13 @@ impl Chain {
                 Finding::new(Code::KeyUnknown, "signed by a key that is not active here")
                     .versus(active.key.id(), frame.key),
             );
-        } else if !bytes.get(frame.record.clone()).is_some_and(|record| {
-            active
-                .key
-                .verifies(Message::Record(record), &frame.signature)
-        }) {
+            return;
+        }
+        let good = match checked {
+            Some(checked) if checked.key == active.key => checked.good,
+            _ => is_signed(&active.key, frame, bytes),
+        };
+        if !good {
             say(Finding::new(
                 Code::SignatureInvalid,
                 "the signature is not the key's over this record",
@@ -356,12 +406,8 @@ impl Chain {
             if change.possession.is_some() {
                 invalid("a record signed by the standby key holds no possession");
             }
-            let signed = parsed.frame.as_ref().is_some_and(|frame| {
-                bytes
-                    .get(frame.record.clone())
-                    .is_some_and(|record| key.verifies(Message::Record(record), &frame.signature))
-            });
-            if !signed {
+            let frame = parsed.frame.as_ref();
+            if !frame.is_some_and(|frame| is_signed(&key, frame, bytes)) {
                 say(Finding::new(
                     Code::SignatureInvalid,
                     "the signature is not the standby key's over this record",

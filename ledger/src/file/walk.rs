@@ -9,27 +9,35 @@
 //! let record = ledger::file::walk::Verified("mine");
 //! ```
 //!
-//! Memory stays flat: one line at a time, the frontier of the tree, the keys, and at most 1,000 findings of
-//! each code.
+//! What can be said of a line alone (nearly all the work) may be done by several threads; everything else is
+//! done in the order of the lines, so that the result is the same for any number of them. Memory stays flat:
+//! some batches of lines, the frontier of the tree, the keys, and at most 1,000 findings of each code.
 
 mod checkpoints;
 mod findings;
 mod openings;
+mod pool;
+mod read;
 mod recoveries;
 
+use std::num::NonZeroUsize;
 use std::ops::Deref;
+use std::thread;
 
 pub use checkpoints::{Assured, CompleteBy, Completeness, Given};
 pub use findings::{Findings, KEPT_PER_CODE};
 
 use crate::bytes::hash::Hash;
-use crate::file::chain::{Chain, Standing};
-use crate::file::source::{Line, ReadError, Source};
+use crate::bytes::key::PublicKey;
+use crate::file::chain::{Chain, Checked, Standing};
+use crate::file::source::{Attachments, Line, Lines, ReadError, Source};
 use crate::finding::{Code, Finding, Place};
 use crate::proof::tree::Frontier;
-use crate::record::{Body, Content, LineProblem, Opening, ParsedLine, Record, parse_line};
+use crate::record::{Body, Content, LineProblem, Opening, ParsedLine, Record};
 use checkpoints::Checkpoints;
 use openings::{Openings, Pending};
+use pool::Pool;
+use read::Read;
 use recoveries::Recoveries;
 
 /// Something that the walk found to be the ledger's own: form, signature, key and links hold.
@@ -122,11 +130,25 @@ pub struct Walked {
     pub findings: Findings,
 }
 
-/// Walks a source to its end.
+/// Walks a source to its end, in this thread alone.
 ///
 /// # Errors
 /// A file cannot be read; that says nothing about the evidence.
 pub fn walk(
+    source: &mut Source,
+    given: Option<Given<'_>>,
+    visitor: &mut dyn Visitor,
+) -> Result<Walked, ReadError> {
+    walk_with(NonZeroUsize::MIN, source, given, visitor)
+}
+
+/// As [`walk`], with up to so many threads, this one among them; the result is the same. A source that is
+/// short is read by this one alone.
+///
+/// # Errors
+/// A file cannot be read; that says nothing about the evidence.
+pub fn walk_with(
+    threads: NonZeroUsize,
     source: &mut Source,
     given: Option<Given<'_>>,
     visitor: &mut dyn Visitor,
@@ -144,23 +166,31 @@ pub fn walk(
         recoveries: Recoveries::default(),
         tally: Tally::default(),
         findings,
+        torn: None,
+        attachments: &source.attachments,
+        visitor,
     };
-    let mut torn = None;
-    while let Some(line) = source
-        .lines
-        .next(&mut |finding| walk.findings.push(finding))?
-    {
-        if line.torn {
-            torn = Some(line);
-        } else if line.is_opening() {
-            walk.openings.take(&line, &mut walk.findings);
-        } else {
-            walk.record_line(&line, source, visitor)?;
+    let lines = &mut source.lines;
+    // The first batch shows the key, and often it is all.
+    let mut batch = read::batch(lines);
+    let mut first = true;
+    while !batch.is_empty() && (first || threads == NonZeroUsize::MIN) {
+        for given in batch {
+            let read = given.read(walk.key().as_ref());
+            walk.take(read)?;
         }
+        batch = read::batch(lines);
+        first = false;
     }
-    walk.tail(torn.as_ref());
+    if !batch.is_empty() {
+        walk.take_all(threads, batch, lines)?;
+    }
+    walk.tail();
     Ok(walk.finish())
 }
+
+/// Lines to be read, and the key that was active when they were handed out.
+type Batch = (Vec<read::Given>, Option<PublicKey>);
 
 struct Walk<'a> {
     chain: Chain,
@@ -170,16 +200,68 @@ struct Walk<'a> {
     recoveries: Recoveries,
     tally: Tally,
     findings: Findings,
+    torn: Option<Line>,
+    attachments: &'a Attachments,
+    visitor: &'a mut dyn Visitor,
 }
 
 impl Walk<'_> {
+    /// The key that may sign the next record.
+    fn key(&self) -> Option<PublicKey> {
+        self.chain.active().map(|active| active.key)
+    }
+
+    /// Takes this batch and all that follow it, read by several threads.
+    fn take_all(
+        &mut self,
+        threads: NonZeroUsize,
+        batch: Vec<read::Given>,
+        lines: &mut Lines,
+    ) -> Result<(), ReadError> {
+        let work = |(batch, key): Batch| -> Vec<Read> {
+            let lines = batch.into_iter();
+            lines.map(|line| line.read(key.as_ref())).collect()
+        };
+        thread::scope(|scope| {
+            let mut pool = Pool::start(scope, threads, work);
+            let mut next = batch;
+            loop {
+                while !next.is_empty() && pool.has_room() {
+                    pool.give((next, self.key()));
+                    next = read::batch(lines);
+                }
+                let Some(batch) = pool.take() else {
+                    return Ok(());
+                };
+                for read in batch {
+                    self.take(read)?;
+                }
+            }
+        })
+    }
+
+    /// Takes what comes next in the source.
+    fn take(&mut self, read: Read) -> Result<(), ReadError> {
+        match read {
+            Read::Record {
+                line,
+                parsed,
+                checked,
+            } => self.record_line(&line, *parsed, checked.as_deref())?,
+            Read::Opening { line, read } => self.openings.take(&line, *read, &mut self.findings),
+            Read::Torn(line) => self.torn = Some(line),
+            Read::Finding(finding) => self.findings.push(finding),
+            Read::Failed(error) => return Err(error),
+        }
+        Ok(())
+    }
+
     fn record_line(
         &mut self,
         line: &Line,
-        source: &Source,
-        visitor: &mut dyn Visitor,
+        parsed: ParsedLine,
+        checked: Option<&Checked>,
     ) -> Result<(), ReadError> {
-        let parsed = parse(line);
         let sequence = parsed
             .head
             .as_ref()
@@ -187,9 +269,10 @@ impl Walk<'_> {
         let place = line.place();
         let before = is_recovery(&parsed).then(|| self.chain.clone());
         let findings = &mut self.findings;
-        let standing = self.chain.step(&parsed, &line.bytes, &mut |finding| {
-            findings.push(finding.in_place(place.clone()));
-        });
+        let mut report = |finding: Finding| findings.push(finding.in_place(place.clone()));
+        let standing = self
+            .chain
+            .step_checked(&parsed, &line.bytes, checked, &mut report);
         self.tree.push(parsed.hash);
         self.checkpoints.at(&self.tree);
         self.tally.records += 1;
@@ -197,7 +280,7 @@ impl Walk<'_> {
         let (Standing::Verified, Ok(Content::Record(record))) = (standing, parsed.content) else {
             self.tally.unread += u64::from(standing == Standing::Unread);
             Openings::before_unverified(pending, parsed.head.as_ref(), &mut self.findings);
-            visitor.unverified(sequence);
+            self.visitor.unverified(sequence);
             return Ok(());
         };
         self.tally.verified += 1;
@@ -207,7 +290,7 @@ impl Walk<'_> {
                 recovery,
                 sequence,
                 before,
-                &source.attachments,
+                self.attachments,
                 &mut self.findings,
             )?;
         }
@@ -218,12 +301,13 @@ impl Walk<'_> {
             hash: parsed.hash,
             place: &place,
         };
-        visitor.verified(&shown, &mut self.findings)
+        self.visitor.verified(&shown, &mut self.findings)
     }
 
     /// A last line without newline, or a last opening without record: what a crash leaves.
     /// One that is longer than a record may be is not: no writer begins such a line.
-    fn tail(&mut self, torn: Option<&Line>) {
+    fn tail(&mut self) {
+        let torn = self.torn.as_ref();
         if let Some((line, long)) = torn.and_then(|line| Some((line, line.long?))) {
             self.findings.push(
                 Finding::new(
@@ -269,19 +353,6 @@ impl Walk<'_> {
 
 fn is_recovery(parsed: &ParsedLine) -> bool {
     matches!(&parsed.content, Ok(Content::Record(record)) if matches!(record.body, Body::Recovery(_)))
-}
-
-/// Reads a line; one that was too long to keep is known by hash and length alone.
-fn parse(line: &Line) -> ParsedLine {
-    match line.long {
-        None => parse_line(&line.bytes),
-        Some(long) => ParsedLine {
-            hash: long.hash,
-            frame: None,
-            head: None,
-            content: Err(vec![LineProblem::TooLarge(long.length)]),
-        },
-    }
 }
 
 #[cfg(test)]

@@ -211,21 +211,29 @@ pub fn parse_line(line: &[u8]) -> ParsedLine {
             content: Err(vec![problem]),
         };
     }
-    let typed = read_typed(line);
-    if let Ok(Content::Record(record)) = &typed
-        && let Some(frame) = &frame
-        && canon::to_canonical(record.as_ref())
-            .is_ok_and(|again| line.get(frame.record.clone()) == Some(&again))
-        && depth_of(line) <= canon::MAX_DEPTH
+    if let Some(frame) = &frame
+        && let Some(record) = read_framed(line, frame)
     {
         return ParsedLine {
             hash,
-            head: Some(head_of(record)),
+            head: Some(head_of(&record)),
             frame: Some(frame.clone()),
-            content: typed.map_err(|_| vec![]),
+            content: Ok(Content::Record(record)),
         };
     }
+    let typed = read_typed(line);
     classify(line, hash, frame, typed)
+}
+
+/// The fast path. A line is canonical when its envelope stands at the fixed offsets, which leave it one form,
+/// and its record is what is written for what it says.
+fn read_framed(line: &[u8], frame: &Frame) -> Option<Box<Record>> {
+    let bytes = line.get(frame.record.clone())?;
+    let Ok(Content::Record(record)) = read_record(std::str::from_utf8(bytes).ok()?) else {
+        return None;
+    };
+    // The envelope is one level.
+    canon::is_canonical_of(record.as_ref(), bytes, canon::MAX_DEPTH - 1).then_some(record)
 }
 
 /// The slow path: something differs, say what.
@@ -298,7 +306,12 @@ fn read_typed(line: &[u8]) -> Result<Content, String> {
     let text = |error: serde_json::Error| error.to_string();
     let envelope: EnvelopeIn<'_> = serde_json::from_slice(line).map_err(text)?;
     let _ = (envelope.key, envelope.signature);
-    let head: RecordIn<'_> = serde_json::from_str(envelope.record.get()).map_err(text)?;
+    read_record(envelope.record.get())
+}
+
+fn read_record(json: &str) -> Result<Content, String> {
+    let text = |error: serde_json::Error| error.to_string();
+    let head: RecordIn<'_> = serde_json::from_str(json).map_err(text)?;
     if head.version.value() != u64::from(VERSION) {
         return Ok(Content::UnknownVersion(head.version.value()));
     }
@@ -325,23 +338,4 @@ fn head_of(record: &Record) -> Head {
         previous: record.previous,
         sequence: record.sequence.value(),
     }
-}
-
-/// Nesting depth of a text that is known to be JSON.
-pub(super) fn depth_of(json: &[u8]) -> usize {
-    let (mut depth, mut deepest, mut in_string, mut escaped) = (0usize, 0, false, false);
-    for byte in json {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b'{' | b'[' if !in_string => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
 }

@@ -166,15 +166,10 @@ impl Opening {
         if line.len() > MAX_LINE_BYTES {
             return Err(form(format!("the line has {} bytes", line.len())));
         }
-        let canonical = canon::canonical_form(line).map_err(|why| form(why.to_string()))?;
-        if canonical != line {
-            return Err(form("the line differs from its canonical form".to_owned()));
-        }
-        let opening: Self = serde_json::from_slice(line).map_err(|why| form(why.to_string()))?;
-        if canon::to_canonical(&opening).is_ok_and(|again| again != line) {
-            let why = "a value that is absent is written as null, or one in a second form";
-            return Err(form(why.to_owned()));
-        }
+        let opening = match Self::read(line) {
+            Some(opening) => opening,
+            None => Self::classify(line).map_err(form)?,
+        };
         if opening.open.is_empty() {
             return Err(OpeningProblem::Empty);
         }
@@ -188,6 +183,26 @@ impl Opening {
             {
                 return Err(OpeningProblem::Disorder { name, why });
             }
+        }
+        Ok(opening)
+    }
+
+    /// The fast path: what is written for what the line says is the line.
+    fn read(line: &[u8]) -> Option<Self> {
+        let opening: Self = serde_json::from_str(std::str::from_utf8(line).ok()?).ok()?;
+        canon::is_canonical_of(&opening, line, canon::MAX_DEPTH).then_some(opening)
+    }
+
+    /// The slow path: something differs, say what.
+    fn classify(line: &[u8]) -> Result<Self, String> {
+        let canonical = canon::canonical_form(line).map_err(|why| why.to_string())?;
+        if canonical != line {
+            return Err("the line differs from its canonical form".to_owned());
+        }
+        let opening: Self = serde_json::from_slice(line).map_err(|why| why.to_string())?;
+        if canon::to_canonical(&opening).is_ok_and(|again| again != line) {
+            let why = "a value that is absent is written as null, or one in a second form";
+            return Err(why.to_owned());
         }
         Ok(opening)
     }

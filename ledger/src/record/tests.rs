@@ -1,4 +1,3 @@
-use super::line::depth_of;
 use super::*;
 use crate::bytes::key::{LocalKey, Message, Signer as _};
 use crate::bytes::time::Stamp;
@@ -172,11 +171,6 @@ fn a_result_is_held_to_its_outcome() {
     let end = at + start[at..].find('}').unwrap() + 1;
     let twice = format!("{}{},{}", &start[..at], &start[at..end], &start[at..]);
     assert!(is_type_problem(&twice));
-}
-
-#[test]
-fn depth_is_held_in_typed_lines_too() {
-    assert_eq!(depth_of(br#"{"a":[{"b":"]}\"["}]}"#), 3);
 }
 
 #[test]

@@ -22,10 +22,15 @@ pub(super) struct Pending {
 }
 
 impl Openings {
-    /// Takes an opening line.
-    pub(super) fn take(&mut self, line: &Line, findings: &mut Findings) {
+    /// Takes an opening line as it was read.
+    pub(super) fn take(
+        &mut self,
+        line: &Line,
+        read: Result<Opening, OpeningProblem>,
+        findings: &mut Findings,
+    ) {
         self.checked += 1;
-        let parsed = match Opening::parse(&line.bytes) {
+        let parsed = match read {
             Ok(opening) => Some(opening),
             Err(problem) => {
                 findings.push(mismatch(&problem, line.place()));

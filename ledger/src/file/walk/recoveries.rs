@@ -2,7 +2,8 @@
 
 use std::io::{Seek, SeekFrom};
 
-use super::{Findings, parse};
+use super::Findings;
+use super::read::parse;
 use crate::bytes::key::Message;
 use crate::file::chain::{Chain, Standing};
 use crate::file::source::{Attachments, Lines, ReadError, TornFile};
