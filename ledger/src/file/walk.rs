@@ -142,8 +142,11 @@ pub fn walk(
     walk_with(NonZeroUsize::MIN, source, given, visitor)
 }
 
-/// As [`walk`], with up to so many threads, this one among them; the result is the same. A source that is
-/// short is read by this one alone.
+/// Most threads that a walk starts: what each has under way is memory.
+pub const MAX_THREADS: NonZeroUsize = NonZeroUsize::new(32).unwrap();
+
+/// As [`walk`], with up to so many threads (at most [`MAX_THREADS`]), this one among them; the result is the
+/// same. A source that is short is read by this one alone.
 ///
 /// # Errors
 /// A file cannot be read; that says nothing about the evidence.
@@ -183,7 +186,7 @@ pub fn walk_with(
         first = false;
     }
     if !batch.is_empty() {
-        walk.take_all(threads, batch, lines)?;
+        walk.take_all(threads.min(MAX_THREADS), batch, lines)?;
     }
     walk.tail();
     Ok(walk.finish())

@@ -11,10 +11,12 @@ mod policies;
 mod references;
 mod runs;
 
+use std::num::NonZeroUsize;
+
 use ledger::bytes::time::{Clock, Timestamp};
 use ledger::facts::control::Control;
 use ledger::file::source::{Attachments, ReadError, Source};
-use ledger::file::walk::{Findings, Given, Shown, Visitor, walk};
+use ledger::file::walk::{Findings, Given, Shown, Visitor, walk_with};
 use ledger::finding::{Code, Finding};
 use ledger::record::Body;
 
@@ -33,13 +35,25 @@ pub struct Demands<'a> {
     pub require_checkpoint: bool,
 }
 
-/// Checks a ledger whole.
+/// Checks a ledger whole, in this thread alone.
 ///
 /// # Errors
 /// A file cannot be read; that says nothing about the evidence.
 pub fn verify(source: &mut Source, demands: Demands<'_>) -> Result<Verification, ReadError> {
+    verify_with(NonZeroUsize::MIN, source, demands)
+}
+
+/// As [`verify`], with up to so many threads; the result is the same.
+///
+/// # Errors
+/// A file cannot be read; that says nothing about the evidence.
+pub fn verify_with(
+    threads: NonZeroUsize,
+    source: &mut Source,
+    demands: Demands<'_>,
+) -> Result<Verification, ReadError> {
     let mut rules = Rules::new(source.attachments.clone());
-    let mut walked = walk(source, demands.checkpoint, &mut rules)?;
+    let mut walked = walk_with(threads, source, demands.checkpoint, &mut rules)?;
     let counts = rules.finish(&mut walked.findings)?;
     if demands.require_checkpoint && walked.tally.records > 0 && !walked.completeness.covers_head()
     {
