@@ -195,6 +195,11 @@ impl Maker {
         self.tree.size()
     }
 
+    /// Whether the last record is a start.
+    pub(crate) const fn is_in_a_run(&self) -> bool {
+        matches!(self.next, Next::Execution(_))
+    }
+
     /// The policy's blob that the starts name.
     pub(crate) fn policy(&self) -> &[u8] {
         &self.template.policy
@@ -362,7 +367,7 @@ pub(crate) fn note(text: &str) -> Body {
     })
 }
 
-/// Makes a ledger of so many records in memory, as one stream of lines.
+/// Makes a ledger of so many records in memory, as one stream of lines; the last run may lack its end.
 pub(crate) fn lines(records: u64, seed: u64, shape: Shape) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut maker = Maker::new(seed, shape)?;
     let mut out = Vec::new();
@@ -372,7 +377,8 @@ pub(crate) fn lines(records: u64, seed: u64, shape: Shape) -> Result<Vec<u8>, Bo
     Ok(out)
 }
 
-/// Makes a ledger folder: segments, the policy's blob, the checkpoint; and its key in `keys`.
+/// Makes a ledger folder of so many records, or one more where a run lacks its end: segments, the policy's
+/// blob, the checkpoint; and its key in `keys`.
 pub(crate) fn folder(
     dir: &Path,
     keys: &Path,
@@ -383,10 +389,11 @@ pub(crate) fn folder(
     let mut maker = Maker::new(seed, shape)?;
     fs::create_dir_all(dir.join("records"))?;
     let mut out = Vec::new();
-    while maker.size() < records {
+    let goes_on = |maker: &Maker| maker.size() < records || maker.is_in_a_run();
+    while goes_on(&maker) {
         let segment = maker.size() / SEGMENT_RECORDS;
         let mut file = File::create(dir.join("records").join(segment_name(segment)))?;
-        while maker.size() < records && maker.size() / SEGMENT_RECORDS == segment {
+        while goes_on(&maker) && maker.size() / SEGMENT_RECORDS == segment {
             maker.next(&mut out)?;
             if out.len() > 1 << 20 {
                 file.write_all(&out)?;

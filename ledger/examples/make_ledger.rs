@@ -46,9 +46,10 @@ fn make(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let dir = PathBuf::from(dir);
     let begin = Instant::now();
     let shape = Shape { rotate_every };
-    made::folder(&dir.join("ledger"), &dir.join("keys"), records, seed, shape)?;
+    let made = made::folder(&dir.join("ledger"), &dir.join("keys"), records, seed, shape)?;
     println!(
-        "{records} records in {:.1} s: {}",
+        "{} records in {:.1} s: {}",
+        made.size(),
         begin.elapsed().as_secs_f64(),
         dir.join("ledger").display()
     );

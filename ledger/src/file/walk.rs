@@ -143,7 +143,7 @@ pub fn walk(
 }
 
 /// Most threads that a walk starts: what each has under way is memory.
-pub const MAX_THREADS: NonZeroUsize = NonZeroUsize::new(32).unwrap();
+pub const MAX_THREADS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
 
 /// As [`walk`], with up to so many threads (at most [`MAX_THREADS`]), this one among them; the result is the
 /// same. A source that is short is read by this one alone.

@@ -214,7 +214,7 @@ impl Current {
 
     /// The next line of this file, and whether a newline ended it.
     fn line(&mut self) -> Result<Option<(Line, bool)>, ReadError> {
-        let mut bytes = Vec::with_capacity(512);
+        let mut bytes = Vec::new();
         let mut hasher: Option<Hasher> = None;
         let mut length = 0u64;
         let ended = loop {
@@ -232,7 +232,7 @@ impl Current {
             if chunk.is_empty() {
                 break false;
             }
-            let newline = chunk.iter().position(|byte| *byte == b'\n');
+            let newline = memchr::memchr(b'\n', chunk);
             let part = chunk.get(..newline.unwrap_or(chunk.len())).unwrap_or(chunk);
             length += part.len() as u64;
             let room = (MAX_LINE_BYTES + 1).saturating_sub(bytes.len());
