@@ -37,7 +37,7 @@ use crate::record::{Body, Content, LineProblem, Opening, ParsedLine, Record};
 use checkpoints::Checkpoints;
 use openings::{Openings, Pending};
 use pool::Pool;
-use read::Read;
+use read::{Batch, BatchSize, Read, gather};
 use recoveries::Recoveries;
 
 /// Something that the walk found to be the ledger's own: form, signature, key and links hold.
@@ -156,6 +156,16 @@ pub fn walk_with(
     given: Option<Given<'_>>,
     visitor: &mut dyn Visitor,
 ) -> Result<Walked, ReadError> {
+    walk_by(BatchSize::USUAL, threads, source, given, visitor)
+}
+
+fn walk_by(
+    size: BatchSize,
+    threads: NonZeroUsize,
+    source: &mut Source,
+    given: Option<Given<'_>>,
+    visitor: &mut dyn Visitor,
+) -> Result<Walked, ReadError> {
     let mut findings = Findings::default();
     source
         .findings
@@ -175,25 +185,22 @@ pub fn walk_with(
     };
     let lines = &mut source.lines;
     // The first batch shows the key, and often it is all.
-    let mut batch = read::batch(lines);
-    let mut first = true;
-    while !batch.is_empty() && (first || threads == NonZeroUsize::MIN) {
-        for given in batch {
-            let read = given.read(walk.key().as_ref());
+    let mut given = gather(lines, size);
+    let mut alone = true;
+    while !given.is_empty() && alone {
+        for one in given {
+            let read = one.read(walk.key().as_ref());
             walk.take(read)?;
         }
-        batch = read::batch(lines);
-        first = false;
+        given = gather(lines, size);
+        alone = threads == NonZeroUsize::MIN;
     }
-    if !batch.is_empty() {
-        walk.take_all(threads.min(MAX_THREADS), batch, lines)?;
+    if !given.is_empty() {
+        walk.take_all(size, threads.min(MAX_THREADS), given, lines)?;
     }
     walk.tail();
     Ok(walk.finish())
 }
-
-/// Lines to be read, and the key that was active when they were handed out.
-type Batch = (Vec<read::Given>, Option<PublicKey>);
 
 struct Walk<'a> {
     chain: Chain,
@@ -214,24 +221,22 @@ impl Walk<'_> {
         self.chain.active().map(|active| active.key)
     }
 
-    /// Takes this batch and all that follow it, read by several threads.
+    /// Takes these lines and all that follow them, read by several threads.
     fn take_all(
         &mut self,
+        size: BatchSize,
         threads: NonZeroUsize,
-        batch: Vec<read::Given>,
+        first: Vec<read::Given>,
         lines: &mut Lines,
     ) -> Result<(), ReadError> {
-        let work = |(batch, key): Batch| -> Vec<Read> {
-            let lines = batch.into_iter();
-            lines.map(|line| line.read(key.as_ref())).collect()
-        };
         thread::scope(|scope| {
-            let mut pool = Pool::start(scope, threads, work);
-            let mut next = batch;
+            let mut pool = Pool::start(scope, threads, Batch::read);
+            let mut given = first;
             loop {
-                while !next.is_empty() && pool.has_room() {
-                    pool.give((next, self.key()));
-                    next = read::batch(lines);
+                while !given.is_empty() && pool.has_room() {
+                    let key = self.key();
+                    pool.give(Batch { given, key });
+                    given = gather(lines, size);
                 }
                 let Some(batch) = pool.take() else {
                     return Ok(());
@@ -358,5 +363,7 @@ fn is_recovery(parsed: &ParsedLine) -> bool {
     matches!(&parsed.content, Ok(Content::Record(record)) if matches!(record.body, Body::Recovery(_)))
 }
 
+#[cfg(test)]
+mod same;
 #[cfg(test)]
 mod tests;

@@ -9,9 +9,22 @@ use crate::file::source::{Line, Lines, ReadError};
 use crate::finding::Finding;
 use crate::record::{LineProblem, Opening, OpeningProblem, ParsedLine, parse_line};
 
-/// Most lines of one batch, and after how many bytes it is full.
-const BATCH_LINES: usize = 128;
-const BATCH_BYTES: usize = 128 * 1024;
+/// How much is read at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BatchSize {
+    /// Most lines of one batch, …
+    pub(super) lines: usize,
+    /// … and after how many bytes it is full.
+    pub(super) bytes: usize,
+}
+
+impl BatchSize {
+    /// Some milliseconds of work.
+    pub(super) const USUAL: Self = Self {
+        lines: 128,
+        bytes: 128 * 1024,
+    };
+}
 
 /// What a source gives, in its order.
 pub(super) enum Given {
@@ -43,9 +56,9 @@ pub(super) enum Read {
 }
 
 /// The next lines of a source; empty at its end.
-pub(super) fn batch(lines: &mut Lines) -> Vec<Given> {
-    let (mut batch, mut bytes) = (Vec::with_capacity(BATCH_LINES), 0);
-    while batch.len() < BATCH_LINES && bytes < BATCH_BYTES {
+pub(super) fn gather(lines: &mut Lines, size: BatchSize) -> Vec<Given> {
+    let (mut batch, mut bytes) = (Vec::with_capacity(size.lines), 0);
+    while batch.len() < size.lines && bytes < size.bytes {
         match lines.next(&mut |finding| batch.push(Given::Finding(finding))) {
             Ok(Some(line)) => {
                 bytes += line.bytes.len();
@@ -59,6 +72,20 @@ pub(super) fn batch(lines: &mut Lines) -> Vec<Given> {
         }
     }
     batch
+}
+
+/// Lines for one thread.
+pub(super) struct Batch {
+    pub(super) given: Vec<Given>,
+    /// The key that was active when they were handed out.
+    pub(super) key: Option<PublicKey>,
+}
+
+impl Batch {
+    pub(super) fn read(self) -> Vec<Read> {
+        let given = self.given.into_iter();
+        given.map(|given| given.read(self.key.as_ref())).collect()
+    }
 }
 
 impl Given {

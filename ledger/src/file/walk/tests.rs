@@ -12,24 +12,24 @@ use crate::record::{
     RecoveryCause, Tool,
 };
 
-fn key(first: u8) -> LocalKey {
+pub(super) fn key(first: u8) -> LocalKey {
     LocalKey::from_seed(&[first; 32]).unwrap()
 }
 
 /// A chain that is signed as a runner would, and its tree.
-struct Maker {
-    key: LocalKey,
-    lines: Vec<Vec<u8>>,
+pub(super) struct Maker {
+    pub(super) key: LocalKey,
+    pub(super) lines: Vec<Vec<u8>>,
     previous: Hash,
     tree: Frontier,
 }
 
 impl Maker {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::with_standby(None)
     }
 
-    fn with_standby(standby: Option<KeyId>) -> Self {
+    pub(super) fn with_standby(standby: Option<KeyId>) -> Self {
         let mut maker = Self {
             key: key(1),
             lines: Vec::new(),
@@ -70,12 +70,12 @@ impl Maker {
         self.lines.push(line);
     }
 
-    fn note(&mut self, text: &str) {
+    pub(super) fn note(&mut self, text: &str) {
         let text = text.to_owned();
         self.push(Body::Note(Note { text }));
     }
 
-    fn rotate(&mut self, to: LocalKey) {
+    pub(super) fn rotate(&mut self, to: LocalKey) {
         let sequence = self.tree.size();
         let id = to.public().id();
         let possession = to
@@ -96,6 +96,19 @@ impl Maker {
         self.key = to;
     }
 
+    /// The standby key signs from here on.
+    pub(super) fn take_over(&mut self, standby: LocalKey) {
+        self.key = standby;
+        let public_key = Base64(self.key.public().to_bytes());
+        self.push(Body::Key(KeyChange {
+            custody: Custody::File,
+            possession: None,
+            public_key,
+            reason: KeyChangeReason::Loss,
+            standby: None,
+        }));
+    }
+
     fn checkpoint(&self) -> String {
         let checkpoint = Checkpoint {
             origin: "example.com/walk".to_owned(),
@@ -105,7 +118,7 @@ impl Maker {
         checkpoint.sign(&self.key).unwrap().to_string()
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.lines.join(&b'\n');
         bytes.push(b'\n');
         bytes
@@ -268,15 +281,7 @@ fn the_standby_key_takes_over_and_says_so() {
     let standby = key(5);
     let mut maker = Maker::with_standby(Some(standby.public().id()));
     maker.note("a");
-    maker.key = standby;
-    let public_key = Base64(maker.key.public().to_bytes());
-    maker.push(Body::Key(KeyChange {
-        custody: Custody::File,
-        possession: None,
-        public_key,
-        reason: KeyChangeReason::Loss,
-        standby: None,
-    }));
+    maker.take_over(standby);
     maker.note("b");
     let walked = maker.walk();
     assert_eq!(walked.chain.keys().len(), 2);
