@@ -2,23 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ledger::bytes::canon::U53;
-use ledger::bytes::time::{Clock, Stamp};
 use ledger::file::source::Source;
 use ledger::file::store::{Durability, KeyChoice, OpenOptions, Store};
 use ledger::file::walk::{Walked, walk};
 use ledger::finding::{Class, Code};
 use ledger::record::{Body, Note, Tool};
 
-fn stamp() -> Stamp {
-    Stamp {
-        time: "2026-11-29T21:22:00.123456Z".parse().unwrap(),
-        clock: Clock {
-            boot_id: "6b1bcd0e-5f0b-4a3e-9a44-0f2b1d2c3e4f".parse().unwrap(),
-            since_boot_us: U53::from(1_000_000),
-        },
-    }
-}
+use super::stamp;
 
 fn open(at: &std::path::Path) -> Store {
     let (dir, keys) = (at.join("ledger"), at.join("keys"));
