@@ -7,7 +7,7 @@
 //! The ledger is in `DIR/ledger`, its key in `DIR/keys`. It has no caches: whoever opens it to append reads it
 //! once and makes them.
 
-#[path = "../benches/made.rs"]
+#[path = "../benches/hot/made.rs"]
 mod made;
 
 use std::error::Error;

@@ -132,7 +132,11 @@ impl FromStr for Hash {
 
 impl Serialize for Hash {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&to_hex(&self.0))
+        let digits = self.0.map(hex_digits);
+        match std::str::from_utf8(digits.as_flattened()) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => serializer.collect_str(self),
+        }
     }
 }
 
@@ -159,13 +163,16 @@ impl<const N: usize> de::Visitor<'_> for HexVisitor<N> {
 /// Lower-case hexadecimal digits of `bytes`.
 #[must_use]
 pub fn to_hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+        text.extend(hex_digits(*byte).map(char::from));
     }
     text
+}
+
+const fn hex_digits(byte: u8) -> [u8; 2] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    [DIGITS[(byte >> 4) as usize], DIGITS[(byte & 15) as usize]]
 }
 
 /// Exactly `N` bytes from `2 N` lower-case hexadecimal digits.

@@ -4,7 +4,7 @@
 
 mod large;
 mod live;
-#[path = "../../benches/made.rs"]
+#[path = "../../benches/hot/made.rs"]
 mod made;
 mod make_vectors;
 mod order;

@@ -5,7 +5,10 @@
 mod command;
 mod dependencies;
 mod live;
+#[path = "../../../ledger/benches/hot/made.rs"]
+mod made;
 mod order;
+mod threads;
 mod vectors;
 
 use std::path::{Path, PathBuf};
