@@ -13,6 +13,8 @@ use serde::ser::{Serialize, Serializer};
 
 /// Longest record or opening line in bytes, without its newline.
 pub const MAX_LINE_BYTES: usize = 65_535;
+/// Room for most values.
+const USUAL_BYTES: usize = 2048;
 /// Deepest nesting of objects and arrays in a line.
 pub const MAX_DEPTH: usize = 16;
 /// Largest integer that every JSON reader keeps exactly: 2^53 - 1.
@@ -101,7 +103,9 @@ pub enum WriteLineError {
 /// # Errors
 /// The value cannot be written as JSON.
 pub fn to_canonical<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, WriteLineError> {
-    Ok(serde_json::to_vec(value)?)
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    serde_json::to_writer(&mut bytes, value)?;
+    Ok(bytes)
 }
 
 /// Whether `bytes` are what [`to_canonical`] writes for the value, byte for byte, and nested no deeper than

@@ -184,23 +184,33 @@ pub fn from_hex<const N: usize>(text: &str) -> Result<[u8; N], HexError> {
         expected: 2 * N,
         found: text.chars().take(80).collect(),
     };
-    let digit = |c: u8| match c {
-        b'0'..=b'9' => Some(c - b'0'),
-        b'a'..=b'f' => Some(c - b'a' + 10),
-        _ => None,
-    };
     if text.len() != 2 * N {
         return Err(error());
     }
     let mut bytes = [0; N];
     for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        let (Some(high), Some(low)) = (digit(pair[0]), digit(pair[1])) else {
+        let (high, low) = (VALUES[usize::from(pair[0])], VALUES[usize::from(pair[1])]);
+        if (high | low) == NO_DIGIT {
             return Err(error());
-        };
+        }
         *byte = high << 4 | low;
     }
     Ok(bytes)
 }
+
+/// Value of what is no digit; every bit is set, so that it shows through an or.
+const NO_DIGIT: u8 = 0xff;
+
+/// Values of the lower-case hexadecimal digits, by character.
+const VALUES: [u8; 256] = {
+    let mut values = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < 16 {
+        values[hex_digits(value)[1] as usize] = value;
+        value += 1;
+    }
+    values
+};
 
 #[cfg(test)]
 mod tests {
@@ -218,6 +228,16 @@ mod tests {
         assert!(text.to_uppercase().parse::<Hash>().is_err());
         assert!(text[..63].parse::<Hash>().is_err());
         assert!("é".repeat(32).parse::<Hash>().is_err());
+        for byte in 0..=u8::MAX {
+            let pairs = [[byte, b'0'], [b'0', byte], [byte, byte]];
+            for pair in pairs.map(|pair| pair.map(char::from).iter().collect::<String>()) {
+                let is_hex = byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+                assert_eq!(from_hex::<1>(&pair).is_ok(), is_hex, "{pair}");
+                if let Ok([value]) = from_hex(&pair) {
+                    assert_eq!(to_hex(&[value]), pair);
+                }
+            }
+        }
     }
 
     #[test]
