@@ -457,9 +457,14 @@ fn new_memory(mode: u32, bytes: Option<u64>) -> Result<OwnedFd, Failure> {
     // tmpfs reads a size of 0 as "no limit"; one page is the least.
     let size = CString::new(bytes.map_or(String::new(), |bytes| bytes.max(4096).to_string()))
         .map_err(|error| failed(error.into()))?;
+    // A file without content takes no room of the size, and about a KiB of the kernel's memory.
+    let inodes =
+        CString::new(bytes.map_or(String::new(), |bytes| (bytes / 1024).max(64).to_string()))
+            .map_err(|error| failed(error.into()))?;
     let mut options: Vec<(&CStr, &CStr)> = vec![(c"mode", &mode)];
     if bytes.is_some() {
         options.push((c"size", &size));
+        options.push((c"nr_inodes", &inodes));
     }
     let attributes = Attributes {
         no_dev: true,
