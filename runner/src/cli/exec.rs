@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use ledger::facts::control::Control;
@@ -16,7 +17,7 @@ use super::events::{Events, OpenEventsError};
 use super::status::status;
 use super::{FAILED, Global, ledger as ledgers, report};
 use crate::plan::{Input, Job, Reason, Runtime, Secret};
-use crate::run::{Event, Finished, Observer, Request, Stdin, execute};
+use crate::run::{Event, Finished, Observer, Request, Stdin, execute, moment_in};
 
 /// Exit statuses, for `exec --help`.
 const STATUSES: &str = "Exit status: the workload's own; 124 deadline; 125 the runner failed or the record cannot be kept; \
@@ -497,8 +498,15 @@ struct Watcher<'a> {
     events: Option<&'a mut Events>,
 }
 
+/// How long what happens before the workload runs may wait for a reader: signals are not acted on meanwhile.
+const BEFORE_GO: Duration = Duration::from_millis(500);
+
 impl Observer for Watcher<'_> {
     fn event(&mut self, event: &Event<'_>) {
+        let before_go = matches!(event, Event::Remark(_) | Event::Started { .. });
+        if before_go {
+            report::hurry(moment_in(BEFORE_GO));
+        }
         if let Some(events) = &mut self.events {
             events.write(event);
         }
@@ -507,7 +515,11 @@ impl Observer for Watcher<'_> {
             Event::Cut(stream) => report::warning_line(&format!(
                 "{stream} is past its cap; the rest is counted and hashed, not shown"
             )),
+            Event::Recorded { until } => report::hurry(*until),
             Event::Remark(_) | Event::Started { .. } | Event::Ended { .. } => {}
+        }
+        if before_go {
+            report::hurry(None);
         }
     }
 }

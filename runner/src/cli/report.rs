@@ -1,12 +1,15 @@
 //! What people read: one style for errors, notices and lists.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use ledger::bytes::text::clean_lines;
 use ledger::facts::policy::ReadPolicyError;
 
 use super::ColorChoice;
+use crate::run::write_until;
 
 static COLOR: AtomicBool = AtomicBool::new(false);
 
@@ -70,9 +73,30 @@ pub(super) fn notice_line(text: &str) {
     ));
 }
 
-/// Writes to stderr; a closed stderr is no reason to fail.
+/// Until when to wait for readers, in nanoseconds since boot; 0 is for ever.
+static UNTIL: AtomicU64 = AtomicU64::new(0);
+
+/// From now on readers of stderr, and of events, are waited for no longer than until `until` (time since boot).
+pub(super) fn hurry(until: Option<Duration>) {
+    let nanoseconds = until.map_or(0, |until| {
+        u64::try_from(until.as_nanos()).unwrap_or(u64::MAX)
+    });
+    UNTIL.store(nanoseconds, Ordering::Relaxed);
+}
+
+/// Until when to wait for a reader.
+pub(super) fn patience() -> Option<Duration> {
+    let nanoseconds = UNTIL.load(Ordering::Relaxed);
+    (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))
+}
+
+/// Writes to stderr; one that is closed, or that nobody reads, is no reason to fail.
 fn line(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let stderr = std::io::stderr();
+    let _ = match patience() {
+        None => writeln!(stderr.lock(), "{text}"),
+        until => write_until(stderr.as_fd(), format!("{text}\n").as_bytes(), until),
+    };
 }
 
 /// An error with its code, causes, place and help.

@@ -4,6 +4,7 @@
 //! supervise → Outcome → observe → execution record`, the same for every workload.
 
 pub mod artifacts;
+mod listing;
 mod observe;
 pub mod output;
 mod record;
@@ -13,5 +14,5 @@ mod streams;
 mod supervise;
 
 pub use record::RecordError;
-pub use relay::Stdin;
+pub use relay::{Stdin, moment_in, write_until};
 pub use spine::{Event, Finished, Observer, Request, RunError, execute};

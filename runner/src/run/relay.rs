@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -13,7 +13,8 @@ use nix::sys::socket::{MsgFlags, recv, send};
 use nix::sys::stat::{Mode, SFlag};
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 
-use super::supervise::Signals;
+use super::artifacts::{INTERRUPTED, OUT_OF_TIME, Pace};
+use super::supervise::{Signals, boot_time};
 
 /// How much is written, or read, at once.
 const CHUNK: usize = 64 << 10;
@@ -87,6 +88,8 @@ impl Unblocked {
         let flags = mode | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         match nix::fcntl::open(path.as_str(), flags, Mode::empty()) {
             Ok(fd) => Ok(plain(fd)),
+            // Nobody reads the pipe: what a write would say, too.
+            Err(Errno::ENXIO) => Err(io::Error::from_raw_os_error(libc::EPIPE)),
             Err(_) => Self::through_thread(of, what),
         }
     }
@@ -143,14 +146,20 @@ pub(super) struct Forward {
     waiting: VecDeque<u8>,
     /// It said that there was room and took nothing.
     stalled: bool,
+    /// Why it was closed.
+    failed: Option<Errno>,
 }
 
 impl Forward {
     /// To a descriptor of the caller's. One that cannot be written to counts as closed.
     pub(super) fn new(to: BorrowedFd<'_>) -> Self {
-        let (to, way, gone_on) = match Unblocked::new(to, Use::Write) {
-            Ok(to) => (Some(to.fd), to.way, to.gone_on),
-            Err(_) => (None, Way::Plain, None),
+        Self::over(Unblocked::new(to, Use::Write).ok())
+    }
+
+    fn over(to: Option<Unblocked>) -> Self {
+        let (to, way, gone_on) = match to {
+            Some(to) => (Some(to.fd), to.way, to.gone_on),
+            None => (None, Way::Plain, None),
         };
         Self {
             to,
@@ -158,6 +167,7 @@ impl Forward {
             gone_on,
             waiting: VecDeque::new(),
             stalled: false,
+            failed: None,
         }
     }
 
@@ -170,6 +180,7 @@ impl Forward {
             gone_on: None,
             waiting: VecDeque::new(),
             stalled: false,
+            failed: None,
         })
     }
 
@@ -226,7 +237,8 @@ impl Forward {
                 self.waiting.drain(..written);
             }
             Err(Errno::EINTR | Errno::EAGAIN) => {}
-            Err(_) => {
+            Err(errno) => {
+                self.failed = Some(errno);
                 self.to = None;
                 self.waiting.clear();
             }
@@ -243,91 +255,158 @@ impl Forward {
     }
 }
 
-/// What the caller has not read yet when a run has ended. Dropped, it waits until that is read, as long as
-/// `patience` allows without progress, or a signal ends it.
+/// How long after a run is due files are still hashed.
+const HASHING: Duration = Duration::from_millis(500);
+/// How long after that moment what the workload left is still listed.
+const LISTING: Duration = Duration::from_millis(1000);
+/// How long after it a caller that does not read is waited for.
+const READING: Duration = Duration::from_millis(1250);
+/// How long after it lines of the runner's own may take: the last, within the two seconds that a run may overrun its
+/// deadline.
+const SPEAKING: Duration = Duration::from_millis(1500);
+
+/// What the caller has not read yet when a run has ended. Dropped, it waits until that is read, as long as the run's
+/// deadline allows, or a signal ends it.
 #[derive(Debug)]
 pub(super) struct Unread {
     pub(super) forwards: Vec<Forward>,
-    pub(super) patience: Option<Duration>,
+    /// When the run is to be over, by [`boot_time`].
+    pub(super) due: Option<Duration>,
+    /// The operator, not the deadline, wants it to be over.
+    pub(super) by_operator: bool,
     pub(super) signals: Signals,
+}
+
+impl Unread {
+    /// What there is still time for.
+    pub(super) fn pace(&self) -> Pace {
+        let late = if self.by_operator {
+            INTERRUPTED
+        } else {
+            OUT_OF_TIME
+        };
+        let by_time = match (self.due, boot_time()) {
+            (None, _) => Pace::Whole,
+            (Some(due), Ok(now)) if now < due.saturating_add(HASHING) => Pace::Whole,
+            (Some(due), Ok(now)) if now < due.saturating_add(LISTING) => Pace::NoHashes(late),
+            (Some(_), _) => Pace::Stop(late),
+        };
+        match (by_time, self.signals.ends()) {
+            (Pace::Stop(reason), _) => Pace::Stop(reason),
+            (_, 0) => by_time,
+            (_, 1) => Pace::NoHashes(INTERRUPTED),
+            (_, _) => Pace::Stop(INTERRUPTED),
+        }
+    }
+
+    /// Until when lines of the runner's own may wait for their reader.
+    pub(super) fn speak_until(&self) -> Option<Duration> {
+        self.due.map(|due| due.saturating_add(SPEAKING))
+    }
 }
 
 impl Drop for Unread {
     fn drop(&mut self) {
-        let mut progress = Instant::now();
-        let mut before = usize::MAX;
-        loop {
-            for forward in &mut self.forwards {
-                forward.write_now();
-                if !forward.is_waiting() && forward.gone_on.is_some() {
-                    // The thread sees the end, and ends.
-                    forward.to = None;
-                }
+        let until = self.due.map(|due| due.saturating_add(READING));
+        pass_on_rest(&mut self.forwards, Some(&self.signals), until);
+    }
+}
+
+/// Writes what waits, until nothing does, a signal asks for the end, or it is `until` by [`boot_time`].
+fn pass_on_rest(forwards: &mut [Forward], signals: Option<&Signals>, until: Option<Duration>) {
+    loop {
+        for forward in &mut *forwards {
+            forward.write_now();
+            if !forward.is_waiting() && forward.gone_on.is_some() {
+                // The thread sees the end, and ends.
+                forward.to = None;
             }
-            let left = self
-                .forwards
-                .iter()
-                .map(|forward| forward.waiting.len())
-                .sum();
-            if left < before {
-                (before, progress) = (left, Instant::now());
-            }
-            if self.signals.interrupted() {
-                return;
-            }
-            let patience = match self.patience {
-                Some(patience) if progress.elapsed() >= patience => return,
-                Some(patience) => Some(patience.saturating_sub(progress.elapsed())),
-                None => None,
-            };
-            if self.wait(patience).is_none() {
-                return;
-            }
+        }
+        if signals.is_some_and(|signals| signals.ends() > 0) {
+            return;
+        }
+        let patience = match (until, boot_time()) {
+            (None, _) => None,
+            (Some(until), Ok(now)) if now < until => Some(until.saturating_sub(now)),
+            (Some(_), _) => return,
+        };
+        if wait(forwards, signals, patience).is_none() {
+            return;
         }
     }
 }
 
-impl Unread {
-    /// Waits for room, a signal, or the end of a thread; `None` when there is nothing to wait for.
-    fn wait(&mut self, patience: Option<Duration>) -> Option<()> {
-        let stalled = self.forwards.iter().any(Forward::is_stalled);
-        let mut list = vec![PollFd::new(self.signals.fd(), PollFlags::POLLIN)];
-        let mut threads = Vec::new();
-        for (index, forward) in self.forwards.iter().enumerate() {
-            if let Some(room) = forward.room() {
-                list.push(PollFd::new(room, PollFlags::POLLOUT));
-            } else if let Some(gone_on) = forward.gone_on.as_ref().filter(|_| !forward.is_waiting())
-            {
-                threads.push((index, list.len()));
-                list.push(PollFd::new(gone_on.as_fd(), PollFlags::POLLIN));
-            }
+/// Waits for room, a signal, or the end of a thread; `None` when there is nothing to wait for.
+fn wait(
+    forwards: &mut [Forward],
+    signals: Option<&Signals>,
+    patience: Option<Duration>,
+) -> Option<()> {
+    let stalled = forwards.iter().any(Forward::is_stalled);
+    let mut list = Vec::new();
+    let mut threads = Vec::new();
+    for (index, forward) in forwards.iter().enumerate() {
+        if let Some(room) = forward.room() {
+            list.push(PollFd::new(room, PollFlags::POLLOUT));
+        } else if let Some(gone_on) = forward.gone_on.as_ref().filter(|_| !forward.is_waiting()) {
+            threads.push((index, list.len()));
+            list.push(PollFd::new(gone_on.as_fd(), PollFlags::POLLIN));
         }
-        if list.len() == 1 && !stalled {
-            return None;
+    }
+    if list.is_empty() && !stalled {
+        return None;
+    }
+    list.extend(signals.map(|signals| PollFd::new(signals.fd(), PollFlags::POLLIN)));
+    let time = if stalled {
+        Some(patience.map_or(STALL, |patience| patience.min(STALL)))
+    } else {
+        patience
+    };
+    match poll(&mut list, timeout(time)) {
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(_) => return None,
+    }
+    let ended: Vec<usize> = threads
+        .into_iter()
+        .filter(|(_, at)| {
+            let events = list.get(*at).and_then(PollFd::revents);
+            events.is_some_and(|events| !events.is_empty())
+        })
+        .map(|(index, _)| index)
+        .collect();
+    for index in ended {
+        if let Some(forward) = forwards.get_mut(index) {
+            forward.gone_on = None;
         }
-        let time = if stalled {
-            Some(patience.map_or(STALL, |patience| patience.min(STALL)))
-        } else {
-            patience
-        };
-        match poll(&mut list, timeout(time)) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(_) => return None,
-        }
-        let ended: Vec<usize> = threads
-            .into_iter()
-            .filter(|(_, at)| {
-                let events = list.get(*at).and_then(PollFd::revents);
-                events.is_some_and(|events| !events.is_empty())
-            })
-            .map(|(index, _)| index)
-            .collect();
-        for index in ended {
-            if let Some(forward) = self.forwards.get_mut(index) {
-                forward.gone_on = None;
-            }
-        }
-        Some(())
+    }
+    Some(())
+}
+
+/// The moment after `time`, for [`write_until`]; `None` when the clock cannot be read.
+#[must_use]
+pub fn moment_in(time: Duration) -> Option<Duration> {
+    boot_time().ok().map(|now| now.saturating_add(time))
+}
+
+/// Writes to a descriptor of the caller's, and waits for its reader no longer than until `until` (time since boot,
+/// CLOCK_BOOTTIME); without a limit as write(2) waits.
+///
+/// # Errors
+/// It cannot be written to, or its reader took too long; then a part may be written.
+pub fn write_until(to: BorrowedFd<'_>, bytes: &[u8], until: Option<Duration>) -> io::Result<()> {
+    let to = Unblocked::new(to, Use::Write)?;
+    let mut forwards = [Forward::over(Some(to))];
+    let [forward] = &mut forwards;
+    forward.add(bytes);
+    pass_on_rest(&mut forwards, None, until);
+    let [forward] = &forwards;
+    match (&forward.failed, forward.is_waiting()) {
+        (Some(errno), _) => Err((*errno).into()),
+        (None, true) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "its reader does not read",
+        )),
+        (None, false) => Ok(()),
     }
 }
 

@@ -14,7 +14,7 @@ use ledger::facts::host::HostFacts;
 use ledger::facts::policy::{Mode, Policy};
 use ledger::file::store::{Appended, Store};
 
-use super::artifacts::Limits;
+use super::artifacts::{INTERRUPTED, Limits, Pace};
 use super::observe::Places;
 use super::output::Stream;
 use super::record::{RecordError, Recorder};
@@ -56,6 +56,11 @@ pub enum Event<'a> {
     },
     /// Something did not go as intended and cost no control.
     Remark(&'a str),
+    /// The execution record is on the disk; what follows is not to wait for a reader longer than this.
+    Recorded {
+        /// For [`super::write_until`].
+        until: Option<std::time::Duration>,
+    },
     /// A stream passed its cap; the rest is counted and hashed, not passed on.
     Cut(Stream),
     /// The execution record is on the disk.
@@ -195,7 +200,14 @@ pub fn execute(
         observer.event(&Event::Remark(remark));
     }
     let limits = Limits::default();
-    let places = Places::remember(&plan, &launch, &limits);
+    let places = Places::remember(&plan, &launch, &limits, &|| {
+        // The signal is the workload's, which runs as soon as the snapshot ends.
+        if signals.end_is_asked() {
+            Pace::Stop(INTERRUPTED)
+        } else {
+            Pace::Whole
+        }
+    });
     let start = recorder.start(
         &plan,
         runtime,
@@ -231,10 +243,9 @@ pub fn execute(
         Program::Found { path, .. } | Program::Unusable { path, .. } => path.clone(),
     };
     drop(launch);
-    let scan = places.scan(&limits, &|| unread.signals.interrupted());
-    unmeasured.extend(scan.unmeasured);
+    let (artifacts, unseen) = places.list(&limits, &|| unread.pace(), &mut recorder)?;
+    unmeasured.extend(unseen);
     let result = result(&seen);
-    let artifacts = recorder.list(scan.artifacts)?;
     let mut body = Execution {
         artifacts: Some(artifacts),
         cleanup: seen.survivors.map(|count| Cleanup {
@@ -261,7 +272,9 @@ pub fn execute(
     let ended = recorder.execution(body.clone(), stdout, stderr, &now()?)?;
     drop(lock);
     // The record stands; from here on a caller that does not read holds up nothing but itself.
+    let until = unread.speak_until();
     drop(unread);
+    observer.event(&Event::Recorded { until });
     for stream in cut {
         observer.event(&Event::Cut(stream));
     }

@@ -17,9 +17,6 @@ use super::supervise::{Channel, End, Seen, Signals, Watch, supervise};
 use crate::plan::{Launch, Plan, Streams};
 use crate::sys::terminal;
 
-/// How long output may wait for a caller that does not read, after the deadline.
-const PATIENCE: Duration = Duration::from_millis(500);
-
 /// The runner's sides.
 #[derive(Debug, Default)]
 pub(super) struct Outer {
@@ -156,19 +153,18 @@ impl Outer {
         let seen = supervise(&mut watch, &mut |stream| cut.push(stream));
         drop(raw);
         let seen = seen?;
-        // Who was not to wait for the workload is not to wait long for its reader.
-        let patience = matches!(seen.end, End::Deadline | End::Operator(_)).then_some(PATIENCE);
         let mut measured = Measured {
-            seen,
             stdout: None,
             stderr: None,
             unmeasured: Vec::new(),
             cut,
             unread: Unread {
                 forwards: Vec::new(),
-                patience,
+                due: seen.due,
+                by_operator: matches!(seen.end, End::Operator(_)),
                 signals: watch.signals,
             },
+            seen,
         };
         for channel in watch.channels {
             let captured = channel.capture.finish();

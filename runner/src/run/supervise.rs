@@ -1,6 +1,7 @@
 //! From "go" to the end of the tree: streams, signals, the deadline.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -42,7 +43,10 @@ const DRAINED: usize = 16 << 20;
 pub(super) struct Signals {
     fd: SignalFd,
     before: SigSet,
-    interrupted: Cell<bool>,
+    /// What came before "go": it is for the workload.
+    kept: RefCell<VecDeque<i32>>,
+    /// How many asked for the end since the workload is dead.
+    ends: Cell<u32>,
 }
 
 impl Signals {
@@ -55,7 +59,8 @@ impl Signals {
         Ok(Self {
             fd,
             before,
-            interrupted: Cell::new(false),
+            kept: RefCell::default(),
+            ends: Cell::new(0),
         })
     }
 
@@ -63,21 +68,44 @@ impl Signals {
         self.fd.as_fd()
     }
 
-    /// Whether the operator wants an end. To be asked when the workload is dead, as this takes all signals.
-    pub(super) fn interrupted(&self) -> bool {
+    /// Whether the operator wants an end before the workload has begun; the signal stays for the workload.
+    pub(super) fn end_is_asked(&self) -> bool {
+        let mut kept = self.kept.borrow_mut();
         while let Ok(Some(info)) = self.fd.read_signal() {
-            let number = i32::try_from(info.ssi_signo).unwrap_or(0);
-            if ENDING.contains(&number) {
-                self.interrupted.set(true);
+            kept.extend(i32::try_from(info.ssi_signo));
+        }
+        kept.iter().any(|number| ENDING.contains(number))
+    }
+
+    /// How often the operator asked for an end since the workload is dead. To be asked only then, as this takes all
+    /// signals.
+    pub(super) fn ends(&self) -> u32 {
+        while let Ok(Some(info)) = self.fd.read_signal() {
+            if i32::try_from(info.ssi_signo).is_ok_and(|number| ENDING.contains(&number)) {
+                self.ends.set(self.ends.get().saturating_add(1));
             }
         }
-        self.interrupted.get()
+        self.ends.get()
+    }
+
+    /// Whether some wait that poll(2) does not know of.
+    fn has_kept(&self) -> bool {
+        !self.kept.borrow().is_empty()
+    }
+
+    /// The next one for the workload.
+    fn next(&self) -> io::Result<Option<i32>> {
+        if let Some(number) = self.kept.borrow_mut().pop_front() {
+            return Ok(Some(number));
+        }
+        let info = self.fd.read_signal()?;
+        Ok(info.and_then(|info| i32::try_from(info.ssi_signo).ok()))
     }
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        self.interrupted();
+        self.ends();
         // It was the mask a moment ago.
         let _ = self.before.thread_set_mask();
     }
@@ -106,6 +134,8 @@ pub(super) struct Seen {
     pub(super) end: End,
     pub(super) duration: Duration,
     pub(super) survivors: Option<u32>,
+    /// When the run is to be over, by [`boot_time`]: at its deadline, or when the operator ended it.
+    pub(super) due: Option<Duration>,
 }
 
 /// One stream of the workload and where it goes.
@@ -159,6 +189,7 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
             end: End::Lost(how),
             duration: Duration::ZERO,
             survivors: None,
+            due: deadline,
         });
     }
     let mut state = State {
@@ -210,10 +241,15 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
         Some(at) => at,
         None => boot_time()?,
     };
+    let due = match state.end {
+        Some(End::Operator(_)) => Some(deadline.map_or(ended, |deadline| deadline.min(ended))),
+        _ => deadline,
+    };
     Ok(Seen {
         end: state.end.unwrap_or(End::Lost(how)),
         duration: ended.saturating_sub(began),
         survivors: state.survivors,
+        due,
     })
 }
 
@@ -238,6 +274,8 @@ fn wait(watch: &Watch<'_>, time: Option<Duration>, control_closed: bool) -> io::
         None if stalled => Some(STALL),
         time => time,
     };
+    let kept = watch.signals.has_kept();
+    let time = if kept { Some(Duration::ZERO) } else { time };
     let mut list = vec![
         PollFd::new(watch.init.as_fd(), PollFlags::POLLIN),
         PollFd::new(watch.signals.fd.as_fd(), PollFlags::POLLIN),
@@ -276,7 +314,7 @@ fn wait(watch: &Watch<'_>, time: Option<Duration>, control_closed: bool) -> io::
     };
     Ok(Ready {
         init: is_ready(Some(0)),
-        signal: is_ready(Some(1)),
+        signal: kept || is_ready(Some(1)),
         control: is_ready(control),
         input: is_ready(input_at),
         input_room: is_ready(input_room),
@@ -319,8 +357,7 @@ fn take_message(control: &UnixStream, state: &mut State) -> io::Result<bool> {
 }
 
 fn take_signals(watch: &Watch<'_>, state: &mut State) -> io::Result<()> {
-    while let Some(info) = watch.signals.fd.read_signal()? {
-        let number = i32::try_from(info.ssi_signo).unwrap_or(0);
+    while let Some(number) = watch.signals.next()? {
         if number == libc::SIGWINCH
             && let Some(inner) = watch.terminal
         {
