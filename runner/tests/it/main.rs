@@ -14,6 +14,7 @@ mod evidence;
 mod faults;
 mod filesystem;
 mod host_files;
+mod hostile;
 mod identity;
 mod leftovers;
 mod network;
