@@ -17,7 +17,7 @@ use super::events::{Events, OpenEventsError};
 use super::status::status;
 use super::{FAILED, Global, ledger as ledgers, report};
 use crate::plan::{Input, Job, Reason, Runtime, Secret};
-use crate::run::{Event, Finished, Observer, Request, Stdin, execute, moment_in};
+use crate::run::{Event, Finished, Observer, Request, Stdin, execute};
 
 /// Exit statuses, for `exec --help`.
 const STATUSES: &str = "Exit status: the workload's own; 124 deadline; 125 the runner failed or the record cannot be kept; \
@@ -347,7 +347,12 @@ enum Failure {
     Io(io::Error),
 }
 
+/// How long a line may wait for its reader until the run is recorded: signals are the workload's meanwhile, and it is the
+/// deadline's time.
+const BEFORE_END: Duration = Duration::from_millis(500);
+
 fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
+    report::wait_within(BEFORE_END);
     let policy = args.policy().map_err(Failure::Exec)?;
     let runtime = args.runtime().map_err(Failure::Exec)?;
     // What cannot be carried out is said before a ledger is begun.
@@ -498,15 +503,8 @@ struct Watcher<'a> {
     events: Option<&'a mut Events>,
 }
 
-/// How long what happens before the workload runs may wait for a reader: signals are not acted on meanwhile.
-const BEFORE_GO: Duration = Duration::from_millis(500);
-
 impl Observer for Watcher<'_> {
     fn event(&mut self, event: &Event<'_>) {
-        let before_go = matches!(event, Event::Remark(_) | Event::Started { .. });
-        if before_go {
-            report::hurry(moment_in(BEFORE_GO));
-        }
         if let Some(events) = &mut self.events {
             events.write(event);
         }
@@ -515,11 +513,8 @@ impl Observer for Watcher<'_> {
             Event::Cut(stream) => report::warning_line(&format!(
                 "{stream} is past its cap; the rest is counted and hashed, not shown"
             )),
-            Event::Recorded { until } => report::hurry(*until),
+            Event::Recorded { until } => report::wait_until(*until),
             Event::Remark(_) | Event::Started { .. } | Event::Ended { .. } => {}
-        }
-        if before_go {
-            report::hurry(None);
         }
     }
 }

@@ -9,7 +9,7 @@ use ledger::bytes::text::clean_lines;
 use ledger::facts::policy::ReadPolicyError;
 
 use super::ColorChoice;
-use crate::run::write_until;
+use crate::run::{moment_in, write_until};
 
 static COLOR: AtomicBool = AtomicBool::new(false);
 
@@ -73,21 +73,33 @@ pub(super) fn notice_line(text: &str) {
     ));
 }
 
-/// Until when to wait for readers, in nanoseconds since boot; 0 is for ever.
+/// How long to wait for readers, in nanoseconds: from the moment of writing on.
+static WITHIN: AtomicU64 = AtomicU64::new(0);
+/// Until when to wait for them, in nanoseconds since boot. Where both are 0, for ever.
 static UNTIL: AtomicU64 = AtomicU64::new(0);
 
-/// From now on readers of stderr, and of events, are waited for no longer than until `until` (time since boot).
-pub(super) fn hurry(until: Option<Duration>) {
-    let nanoseconds = until.map_or(0, |until| {
-        u64::try_from(until.as_nanos()).unwrap_or(u64::MAX)
-    });
-    UNTIL.store(nanoseconds, Ordering::Relaxed);
+fn nanoseconds(time: Option<Duration>) -> u64 {
+    time.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Until when to wait for a reader.
+/// From now on readers of stderr, and of events, are waited for so long each time.
+pub(super) fn wait_within(time: Duration) {
+    WITHIN.store(nanoseconds(Some(time)), Ordering::Relaxed);
+}
+
+/// From now on they are waited for until `until` (time since boot), or for ever.
+pub(super) fn wait_until(until: Option<Duration>) {
+    WITHIN.store(0, Ordering::Relaxed);
+    UNTIL.store(nanoseconds(until), Ordering::Relaxed);
+}
+
+/// Until when to wait for a reader now.
 pub(super) fn patience() -> Option<Duration> {
-    let nanoseconds = UNTIL.load(Ordering::Relaxed);
-    (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))
+    let load = |from: &AtomicU64| match from.load(Ordering::Relaxed) {
+        0 => None,
+        nanoseconds => Some(Duration::from_nanos(nanoseconds)),
+    };
+    load(&WITHIN).map_or_else(|| load(&UNTIL), moment_in)
 }
 
 /// Writes to stderr; one that is closed, or that nobody reads, is no reason to fail.

@@ -79,7 +79,7 @@ fn signals_to_everybody_reach_the_workload_alone() {
     sh(&world, "-q", "sh -c 'kill -KILL 0'; exit 3", &[]).ended(128 + 9);
     assert_eq!(outcome(&world).1, "signaled 9");
     // Who ignores them outlives them; nobody else does.
-    let script = "trap '' TERM; sleep 600 & kill -TERM -1; wait; exit 5";
+    let script = "sleep 600 & trap '' TERM; kill -TERM -1; wait; exit 5";
     sh(&world, "-q", script, &[]).ended(5);
     assert_eq!(outcome(&world).1, "exited 5");
 }

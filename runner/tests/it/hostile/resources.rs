@@ -59,7 +59,7 @@ fn own_limits_and_scores_are_the_workloads_own_affair() {
             3,
         ),
         // SIGXCPU at one second of its own.
-        ("ulimit -t 1; while :; do :; done", 128 + 24),
+        ("ulimit -S -t 1; while :; do :; done", 128 + 24),
         (
             "echo 1000 >/proc/self/oom_score_adj; echo -1000 >/proc/self/oom_score_adj; echo -1000 >/proc/1/oom_score_adj; exit 4",
             4,
