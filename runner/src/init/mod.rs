@@ -279,9 +279,12 @@ fn end_tree(spec: &Spec) {
         if pids.is_empty() {
             return;
         }
-        for pid in pids {
-            let pid = nix::unistd::Pid::from_raw(pid);
+        // All are killed before one is waited for: those that still fork meanwhile would keep this process busy for ever.
+        let pids = pids.into_iter().map(nix::unistd::Pid::from_raw);
+        for pid in pids.clone() {
             let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
+        }
+        for pid in pids {
             let _ = nix::sys::wait::waitpid(pid, None);
         }
     }
