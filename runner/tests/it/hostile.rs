@@ -62,7 +62,12 @@ impl Watched {
         };
         assert!(self.peak > 0, "its memory was never seen");
         if std::env::var_os("PEAK").is_some() {
-            eprintln!("PEAK {} {:?}", self.peak, std::thread::current().name());
+            eprintln!(
+                "PEAK {} {:?} {:?}",
+                self.peak,
+                self.began.elapsed(),
+                std::thread::current().name()
+            );
         }
         assert!(self.peak < FLAT, "{} KiB", self.peak);
         status.code()

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
@@ -117,11 +118,15 @@ fn tree(count: u32) {
     }
 }
 
-/// Processes that make orphans for ever: each ends at once and is for pid 1 to reap.
+/// How long orphans are made at most: should they ever escape, they must not take the machine along.
+const MAKING: Duration = Duration::from_secs(10);
+
+/// Processes that make orphans without pause: each ends at once and is for pid 1 to reap.
 fn orphans(makers: u32) -> String {
+    let until = Instant::now() + MAKING;
     for _ in 0..makers {
         fork(|| {
-            loop {
+            while Instant::now() < until {
                 // SAFETY: the children call nothing but system calls.
                 match unsafe { libc::fork() } {
                     0 => {
@@ -130,11 +135,12 @@ fn orphans(makers: u32) -> String {
                         // SAFETY: ends this process.
                         unsafe { libc::_exit(0) };
                     }
-                    -1 => {}
+                    -1 => return 1,
                     // SAFETY: no status is asked for.
                     pid => _ = unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) },
                 }
             }
+            0
         });
     }
     pause().to_string()
