@@ -9,6 +9,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::socket::{MsgFlags, recv, send};
 use nix::sys::stat::{Mode, SFlag};
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
@@ -104,10 +105,14 @@ impl Unblocked {
             Use::Write => (write, File::from(read), of),
         };
         set_nonblocking(own.as_fd())?;
-        std::thread::Builder::new().spawn(move || {
+        // Signals are for the thread that asked for them by descriptor, or lets them act.
+        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        let spawned = std::thread::Builder::new().spawn(move || {
             pass_on(from, to);
             drop(ends);
-        })?;
+        });
+        before.thread_set_mask()?;
+        spawned?;
         Ok(Self {
             fd: own,
             way: Way::Plain,
@@ -551,5 +556,55 @@ impl Drop for RawMode {
     fn drop(&mut self) {
         debug_assert!(self.terminal.as_raw_fd() >= 0);
         let _ = tcsetattr(&self.terminal, SetArg::TCSANOW, &self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_does_not_read_is_waited_for_until_the_moment() {
+        let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC).unwrap();
+        let until = || moment_in(Duration::from_millis(10));
+        write_until(write.as_fd(), b"first", until()).unwrap();
+        let error = write_until(write.as_fd(), &[0; 1 << 20], until()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        // Its own description still waits: only the runner's does not.
+        let flags = OFlag::from_bits_retain(fcntl(&write, FcntlArg::F_GETFL).unwrap());
+        assert!(!flags.contains(OFlag::O_NONBLOCK));
+        let mut begin = [0; 5];
+        nix::unistd::read(&read, &mut begin).unwrap();
+        assert_eq!(&begin, b"first");
+        drop(read);
+        let error = write_until(write.as_fd(), b"x", until()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn without_a_moment_everything_is_written() {
+        let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC).unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            File::from(read).read_to_end(&mut all).unwrap();
+            all
+        });
+        write_until(write.as_fd(), &[7; 300_000], None).unwrap();
+        drop(write);
+        assert_eq!(reader.join().unwrap(), [7; 300_000]);
+    }
+
+    #[test]
+    fn a_thread_passes_on_what_cannot_be_opened_anew() {
+        let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC).unwrap();
+        let through = Unblocked::through_thread(write.as_fd(), Use::Write).unwrap();
+        let mut forwards = [Forward::over(Some(through))];
+        forwards[0].add(b"by a thread");
+        pass_on_rest(&mut forwards, None, None);
+        assert!(!forwards[0].is_waiting() && forwards[0].gone_on.is_none());
+        drop((write, forwards));
+        let mut all = String::new();
+        File::from(read).read_to_string(&mut all).unwrap();
+        assert_eq!(all, "by a thread");
     }
 }

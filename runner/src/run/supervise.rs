@@ -475,3 +475,41 @@ fn pass_input(watch: &mut Watch<'_>, ready: &Ready) {
         watch.input = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::signal::raise;
+
+    use super::*;
+
+    #[test]
+    fn what_comes_before_go_is_kept_for_the_workload() {
+        let signals = Signals::block().unwrap();
+        assert!(!signals.end_is_asked());
+        raise(Signal::SIGUSR1).unwrap();
+        assert!(!signals.end_is_asked());
+        raise(Signal::SIGTERM).unwrap();
+        assert!(signals.end_is_asked() && signals.end_is_asked());
+        assert!(signals.has_kept());
+        raise(Signal::SIGHUP).unwrap();
+        for expected in [libc::SIGUSR1, libc::SIGTERM, libc::SIGHUP] {
+            assert_eq!(signals.next().unwrap(), Some(expected));
+        }
+        assert_eq!(signals.next().unwrap(), None);
+        assert!(!signals.has_kept());
+    }
+
+    #[test]
+    fn what_comes_after_the_workload_asks_for_the_end() {
+        let signals = Signals::block().unwrap();
+        assert_eq!(signals.ends(), 0);
+        raise(Signal::SIGWINCH).unwrap();
+        assert_eq!(signals.ends(), 0);
+        raise(Signal::SIGINT).unwrap();
+        assert_eq!(signals.ends(), 1);
+        raise(Signal::SIGINT).unwrap();
+        assert_eq!(signals.ends(), 2);
+        // What was not asked for acts no more when this is dropped.
+        raise(Signal::SIGTERM).unwrap();
+    }
+}

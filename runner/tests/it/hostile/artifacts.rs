@@ -175,14 +175,6 @@ fn a_hundred_thousand_files_are_listed_in_flat_memory() {
     let found = artifacts(&world, &run);
     assert_eq!((found.len(), unmeasured(&run).len()), (1, 0));
     assert_eq!(found[0].path, "/w/new");
-    // All of them changed, and one: the list has an end, and says that it has.
-    sh(&world, &flags, "chmod -R o+w /w 2>/dev/null; exit 0", &[]).ended(0);
-    let run = outcome(&world).0;
-    assert_eq!(
-        run.execution.artifacts.as_ref().unwrap().count(),
-        COUNT as u64
-    );
-    assert_eq!(unmeasured(&run), ["too-many"]);
     remove(&out);
 }
 

@@ -11,7 +11,7 @@ use crate::world::ready;
 
 #[test]
 fn far_more_output_than_anybody_keeps() {
-    const BYTES: u64 = 1_000_000_000;
+    const BYTES: u64 = 400_000_000;
     let world = ready!();
     let script = format!("head -c {BYTES} /dev/zero; head -c {BYTES} /dev/zero >&2; exit 3");
     let flags = strict(&world, |_| {});

@@ -10,7 +10,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{Watched, outcome, sh_command};
+use super::{Watched, outcome, sh_command, unheard};
 use crate::world::{World, ready, until};
 
 /// Writes until a pipe takes no more; how much went in.
@@ -50,24 +50,55 @@ fn unread_fifo(world: &World) -> (PathBuf, File) {
 
 #[test]
 fn full_streams_do_not_hold_up_the_deadline() {
-    let world = ready!();
-    for (script, code, how) in [
-        ("sleep 600", 124, "timeout"),
-        ("yes & yes >&2", 124, "timeout"),
-        ("echo out; echo err >&2; exit 3", 3, "exited 3"),
-        ("yes | head -c 200000; exit 4", 4, "exited 4"),
-    ] {
-        let ((unread_out, out), (unread_err, err)) = (full_pipe(), full_pipe());
-        // Not quiet: the runner has something to say, before the run and after it.
-        let mut command = sh_command(&world, "--timeout 1s", script, &[]);
-        command.stdout(Stdio::from(out)).stderr(Stdio::from(err));
-        let code_seen = Watched::start(&mut command).wait();
-        drop((unread_out, unread_err));
-        assert_eq!(code_seen, Some(code), "{script}");
-        assert_eq!(outcome(&world).1, how);
+    let _ = ready!();
+    // The second one may not open the caller's pipes anew.
+    let user = World::of_user("hostile::readers::full_streams", &[]);
+    for world in [Some(World::new()), user].into_iter().flatten() {
+        for (script, code, how) in [
+            ("sleep 600", 124, "timeout"),
+            ("yes & yes >&2", 124, "timeout"),
+            ("yes | head -c 200000; echo err >&2; exit 4", 4, "exited 4"),
+        ] {
+            let ((unread_out, out), (unread_err, err)) = (full_pipe(), full_pipe());
+            // Not quiet: the runner has something to say, before the run and after it.
+            let mut command = sh_command(&world, "--timeout 1s", script, &[]);
+            command.stdout(Stdio::from(out)).stderr(Stdio::from(err));
+            let code_seen = Watched::start(&mut command).wait();
+            drop((unread_out, unread_err));
+            assert_eq!(code_seen, Some(code), "{script}");
+            assert_eq!(outcome(&world).1, how);
+        }
+        let output = outcome(&world).0.stdout.unwrap();
+        assert_eq!(output.bytes.value(), 200_000);
     }
-    let output = outcome(&world).0.stdout.unwrap();
-    assert_eq!(output.bytes.value(), 200_000);
+}
+
+#[test]
+fn a_terminal_of_its_own_does_not_hold_up_the_deadline() {
+    let world = ready!();
+    for script in [
+        "trap '' HUP INT TERM; stty raw -echo; while :; do yes; done",
+        "exec <&- >&- 2>&-; sleep 600",
+        "stty -isig stop undef; kill -STOP 0",
+        "(setsid sh -c 'exec 3<>/dev/pts/0; yes >&3' &); exec >&- 2>&-; sleep 600",
+    ] {
+        let mut command = sh_command(&world, "-q -t --timeout 1s", script, &[]);
+        assert_eq!(
+            Watched::start(unheard(&mut command)).wait(),
+            Some(124),
+            "{script}"
+        );
+        assert_eq!(outcome(&world).1, "timeout");
+    }
+    // Nor does one whose screen nobody reads.
+    let (unread, out) = full_pipe();
+    let mut command = sh_command(&world, "-q -t --timeout 1s", "yes", &[]);
+    assert_eq!(
+        Watched::start(command.stdout(Stdio::from(out))).wait(),
+        Some(124)
+    );
+    drop(unread);
+    assert_eq!(outcome(&world).1, "timeout");
 }
 
 #[test]
