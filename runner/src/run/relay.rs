@@ -470,14 +470,13 @@ impl Input {
     }
 }
 
-/// Reads what is there from a descriptor that does not block; `None` at the end of the stream.
+/// Reads what is there from a descriptor that does not block; `None` at the end of the stream. EIO is said by a terminal whose
+/// other end is closed everywhere.
 pub(super) fn read_ready(from: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     match nix::unistd::read(from, buffer) {
         Ok(0) => Ok(None),
         Ok(count) => Ok(Some(count)),
         Err(Errno::EAGAIN | Errno::EINTR) => Ok(Some(0)),
-        // A terminal whose other end is closed everywhere.
-        Err(Errno::EIO) => Ok(None),
         Err(errno) => Err(errno.into()),
     }
 }

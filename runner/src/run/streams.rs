@@ -107,6 +107,7 @@ impl Outer {
             let forward = Forward::new(stdout.as_fd());
             channels.push(Channel {
                 from,
+                hung_up: false,
                 stream: Stream::Stdout,
                 capture: capture(Stream::Stdout),
                 forward,
@@ -126,6 +127,7 @@ impl Outer {
                 let forward = Forward::new(to);
                 channels.push(Channel {
                     from,
+                    hung_up: false,
                     stream,
                     capture: capture(stream),
                     forward,

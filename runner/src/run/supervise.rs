@@ -141,6 +141,8 @@ pub(super) struct Seen {
 /// One stream of the workload and where it goes.
 pub(super) struct Channel<'a> {
     pub(super) from: Option<OwnedFd>,
+    /// A terminal that nobody inside has open just now: poll(2) would return at once, and for nothing.
+    pub(super) hung_up: bool,
     pub(super) stream: Stream,
     pub(super) capture: Capture<'a>,
     pub(super) forward: Forward,
@@ -268,7 +270,8 @@ fn wait(watch: &Watch<'_>, time: Option<Duration>, control_closed: bool) -> io::
     let forwards = watch.channels.iter().map(|channel| &channel.forward);
     let stalled = forwards
         .chain(watch.input.as_ref().map(|input| &input.to))
-        .any(Forward::is_stalled);
+        .any(Forward::is_stalled)
+        || watch.channels.iter().any(|channel| channel.hung_up);
     let time = match time {
         Some(time) if stalled => Some(time.min(STALL)),
         None if stalled => Some(STALL),
@@ -295,7 +298,8 @@ fn wait(watch: &Watch<'_>, time: Option<Duration>, control_closed: bool) -> io::
     let mut from = Vec::new();
     let mut room = Vec::new();
     for channel in &watch.channels {
-        let open = channel.from.as_ref().filter(|_| !channel.forward.is_full());
+        let open = channel.from.as_ref();
+        let open = open.filter(|_| !channel.forward.is_full() && !channel.hung_up);
         from.push(push(
             &mut list,
             open.map(|from| from.as_fd()),
@@ -413,7 +417,7 @@ fn pass_output(
         if *room || channel.forward.is_stalled() {
             channel.forward.write_ready();
         }
-        if *from {
+        if *from || channel.hung_up {
             read_some(channel, &mut buffer, cut)?;
         }
     }
@@ -429,10 +433,20 @@ fn read_some(
     let Some(from) = &channel.from else {
         return Ok(0);
     };
-    let Some(count) = read_ready(from.as_fd(), buffer)? else {
-        channel.from = None;
-        return Ok(0);
+    let count = match read_ready(from.as_fd(), buffer) {
+        Ok(Some(count)) => count,
+        Ok(None) => {
+            channel.from = None;
+            return Ok(0);
+        }
+        // It may be opened again.
+        Err(error) if error.raw_os_error() == Some(libc::EIO) => {
+            channel.hung_up = true;
+            return Ok(0);
+        }
+        Err(error) => return Err(error),
     };
+    channel.hung_up = false;
     let bytes = buffer.get(..count).unwrap_or_default();
     let taken = channel.capture.take(bytes);
     channel

@@ -90,6 +90,14 @@ fn a_terminal_of_its_own_does_not_hold_up_the_deadline() {
         );
         assert_eq!(outcome(&world).1, "timeout");
     }
+    // What is printed after all of them were closed is seen, too.
+    let script =
+        "exec <&- >&- 2>&-; sleep 0.2; echo again >/dev/tty; sleep 0.2; echo last >/dev/tty";
+    let ran = Watched::start(&mut sh_command(&world, "-q -t", script, &[]))
+        .finish()
+        .ended(0);
+    assert_eq!(ran.out, "again\r\nlast\r\n");
+    assert_eq!(outcome(&world).0.stdout.unwrap().bytes.value(), 13);
     // Nor does one whose screen nobody reads.
     let (unread, out) = full_pipe();
     let mut command = sh_command(&world, "-q -t --timeout 1s", "yes", &[]);
