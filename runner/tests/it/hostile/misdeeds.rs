@@ -194,7 +194,7 @@ fn zoo() -> io::Result<()> {
     std::fs::create_dir("closed")?;
     std::fs::write("closed/f", "4")?;
     std::fs::write("secret", "5")?;
-    let none = || std::fs::Permissions::from_mode(0);
+    let none = || std::fs::Permissions::from_mode(0o000);
     std::fs::set_permissions("secret", none())?;
     std::fs::set_permissions("closed", none())
 }
