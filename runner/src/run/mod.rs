@@ -7,12 +7,15 @@ pub mod artifacts;
 mod listing;
 mod observe;
 pub mod output;
+mod patience;
 mod record;
 mod relay;
+mod signals;
 mod spine;
 mod streams;
 mod supervise;
 
+pub use patience::{moment_in, write_until};
 pub use record::RecordError;
-pub use relay::{Stdin, moment_in, write_until};
+pub use relay::Stdin;
 pub use spine::{Event, Finished, Observer, Request, RunError, execute};

@@ -19,8 +19,9 @@ use super::observe::Places;
 use super::output::Stream;
 use super::record::{RecordError, Recorder};
 use super::relay::Stdin;
+use super::signals::Signals;
 use super::streams::{self, Measured};
-use super::supervise::{End, Seen, Signals};
+use super::supervise::{End, Seen};
 use crate::plan::{self, CompileError, Job, Launch, LaunchError, Plan, Program, Runtime};
 use crate::sys::process::Ended;
 

@@ -11,9 +11,11 @@ use ledger::file::store::Store;
 use nix::sys::stat::Mode;
 
 use super::output::{Blob, Capture, Stream};
+use super::patience::Unread;
 use super::record::StoreBlob;
-use super::relay::{Forward, Input, RawMode, Stdin, Unread};
-use super::supervise::{Channel, End, Seen, Signals, Watch, supervise};
+use super::relay::{Forward, Input, RawMode, Stdin};
+use super::signals::Signals;
+use super::supervise::{Channel, End, Seen, Watch, supervise};
 use crate::plan::{Launch, Plan, Streams};
 use crate::sys::terminal;
 
