@@ -15,8 +15,10 @@ use crate::record::{Note, OPENING_PREFIX, Opening, Record, Salt, Salted, Tool};
 
 mod appending;
 mod caches;
+mod fuzz;
 mod opening;
 mod property;
+
 mod recovery;
 mod sharing;
 
