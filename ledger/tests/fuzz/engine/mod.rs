@@ -93,8 +93,11 @@ fn moves_the_cursor(c: char) -> bool {
 fn class_of(text: &str) -> String {
     let mut class = String::new();
     let mut quote = None;
+    let mut escaped = false;
     for c in text.chars() {
         match quote {
+            Some(_) if escaped => escaped = false,
+            Some('"') if c == '\\' => escaped = true,
             Some(end) if c == end => quote = None,
             Some(_) => {}
             None if c == '"' || c == '`' => quote = Some(c),
