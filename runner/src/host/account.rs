@@ -45,7 +45,8 @@ mod tests {
     #[test]
     fn an_account_is_found_by_its_number() {
         assert_eq!(user_name(0).as_deref(), Some("root"));
-        let passwd = b"root:x:0:0::/root:/bin/sh\n\nbroken\n:x:7::\nalice:x:7:7:A:/:/bin/sh\nbob:x:8x:8\n";
+        let passwd =
+            b"root:x:0:0::/root:/bin/sh\n\nbroken\n:x:7::\nalice:x:7:7:A:/:/bin/sh\nbob:x:8x:8\n";
         assert_eq!(name_in(passwd, 7).as_deref(), Some("alice"));
         assert_eq!(name_in(passwd, 8), None);
         assert_eq!(name_in(b"", 0), None);

@@ -280,7 +280,14 @@ pub fn execute(
     let program = match &launch.effect.program {
         Program::Found { path, .. } | Program::Unusable { path, .. } => path.clone(),
     };
-    drop(launch);
+    let init = launch.init;
+    // Before the scan: what the launch put on the host for the time of the run goes with it.
+    drop((
+        launch.held,
+        launch.control,
+        launch.terminal,
+        launch.workspace,
+    ));
     let scan = places.scan(&limits, &|| unread.signals.interrupted());
     unmeasured.extend(scan.unmeasured);
     let result = result(&seen);
@@ -308,7 +315,10 @@ pub fn execute(
     } else {
         (stdout, stderr)
     };
-    let ended = recorder.execution(body.clone(), stdout, stderr, &now()?)?;
+    let ended = recorder.execution(body.clone(), stdout, stderr, &now()?);
+    // Waited for already, or nearly gone: nothing of the sandbox is left when this returns.
+    let _ = crate::sys::process::wait(&init);
+    let ended = ended?;
     drop(lock);
     // The record stands; from here on a caller that does not read holds up nothing but itself.
     drop(unread);

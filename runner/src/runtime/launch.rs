@@ -44,15 +44,15 @@ fn system(attempt: &'static str) -> impl Fn(io::Error) -> LaunchError {
     move |source| LaunchError::System { attempt, source }
 }
 
-/// Makes pid 1 in `namespaces`, lets `map` write its maps, and hands it the specification; `meanwhile` is called
-/// while pid 1 builds. `planted` stand at the numbers after the control descriptor, in this order.
+/// Makes pid 1 in `namespaces`, lets `map` write its maps, and hands it the specification, which is made then;
+/// `meanwhile` is called while pid 1 builds. `planted` stand at the numbers after the control descriptor, in this order.
 pub(super) fn start(
     namespaces: libc::c_int,
     prepared: Prepared,
     map: impl FnOnce(i32) -> Result<(), Failure>,
-    spec: &Spec,
+    spec: impl FnOnce() -> Result<Spec, LaunchError>,
     meanwhile: &mut dyn FnMut(),
-) -> Result<Init, LaunchError> {
+) -> Result<(Init, Spec), LaunchError> {
     let (ours, theirs) = UnixStream::pair().map_err(system("make a socket pair"))?;
     let Prepared { streams, planted } = prepared;
     let mut descriptors = vec![
@@ -75,7 +75,9 @@ pub(super) fn start(
     })?;
     map(held.pid).map_err(LaunchError::Maps)?;
     let (pid, pidfd) = held.release().map_err(system("release pid 1"))?;
-    let (report, terminal) = match exchange(&ours, spec, meanwhile) {
+    // Made while the program of pid 1 starts.
+    let said = spec().and_then(|spec| Ok((exchange(&ours, &spec, meanwhile)?, spec)));
+    let ((report, terminal), spec) = match said {
         Ok(said) => said,
         Err(error) => {
             end(&pidfd);
@@ -87,13 +89,14 @@ pub(super) fn start(
         end(&pidfd);
         return Err(not_built(what, report.outcomes));
     }
-    Ok(Init {
+    let init = Init {
         pid,
         pidfd,
         control: ours,
         report,
         terminal,
-    })
+    };
+    Ok((init, spec))
 }
 
 /// What it means that pid 1 ended without a report.

@@ -85,14 +85,14 @@ impl Runtime for Native {
             program: Some(launch::program(plan)),
             fault: crate::sys::fault::text(),
         };
-        let init = launch::start(
+        let (init, _) = launch::start(
             0,
             launch::Prepared {
                 streams,
                 planted: Vec::new(),
             },
             |_| Ok(()),
-            &spec,
+            || Ok(spec),
             meanwhile,
         )?;
         let mut effect = Effect::new(launch::found(plan, init.report.program.as_ref()));

@@ -117,30 +117,32 @@ impl Embedded {
             unprotected,
             mapped,
         } = built;
-        let filter = filter(plan)?;
-        let spec = Spec {
-            identity: Some(inside.clone()),
-            protect: protect.clone(),
-            loopback: has(libc::CLONE_NEWNET) && plan.policy.network.mode == NetworkMode::Loopback,
-            host_name: has(libc::CLONE_NEWUTS),
-            deny_user_namespaces: plan.policy.nesting == Nesting::Deny,
-            give_up_privilege: true,
-            open_files: plan.policy.resources.open_files.map(|limit| limit.value()),
-            landlock: (plan.policy.nesting == Nesting::Deny).then(|| landlock(plan)),
-            terminal: plan.job.terminal,
-            owns_tree: has(libc::CLONE_NEWPID),
-            program: Some(launch::program(plan)),
-            fault: fault::text(),
-            root: Some(root),
-            base: base_filters(plan)?,
-            seccomp: filter,
+        let spec = || {
+            Ok(Spec {
+                identity: Some(inside.clone()),
+                protect: protect.clone(),
+                loopback: has(libc::CLONE_NEWNET)
+                    && plan.policy.network.mode == NetworkMode::Loopback,
+                host_name: has(libc::CLONE_NEWUTS),
+                deny_user_namespaces: plan.policy.nesting == Nesting::Deny,
+                give_up_privilege: true,
+                open_files: plan.policy.resources.open_files.map(|limit| limit.value()),
+                landlock: (plan.policy.nesting == Nesting::Deny).then(|| landlock(plan)),
+                terminal: plan.job.terminal,
+                owns_tree: has(libc::CLONE_NEWPID),
+                program: Some(launch::program(plan)),
+                fault: fault::text(),
+                root: Some(root),
+                base: base_filters(plan)?,
+                seccomp: filter(plan)?,
+            })
         };
         let kept = launch::Prepared { streams, planted };
-        let init = match launch::start(
+        let (init, spec) = match launch::start(
             possible,
             kept.try_clone()?,
             |pid| ids.write_maps(pid, &inside),
-            &spec,
+            spec,
             meanwhile,
         ) {
             Err(LaunchError::Namespaces { .. }) if possible == wanted => {

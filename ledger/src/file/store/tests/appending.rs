@@ -201,7 +201,9 @@ fn the_next_run_takes_the_lock_file_of_the_one_before() {
     let first = store.begin_run(run_id()).unwrap();
     let file = inode(&format!("{}.lock", first.run()));
     // A child that was forked meanwhile holds the file open.
-    let held = std::os::fd::AsFd::as_fd(&first).try_clone_to_owned().unwrap();
+    let held = std::os::fd::AsFd::as_fd(&first)
+        .try_clone_to_owned()
+        .unwrap();
     drop(first);
     assert_eq!(inode("spare"), file);
     let second = store.begin_run(run_id()).unwrap();
