@@ -118,7 +118,8 @@ impl Store {
         let (Some(active), Some(ledger), Some(origin)) =
             (chain.active(), chain.ledger(), chain.origin())
         else {
-            return Err(no_genesis(&layout, &found.state, &found.ending));
+            let known = known_here(&layout, options.key_folder, &folder)?;
+            return Err(no_genesis(&layout, &found.state, &found.ending, known));
         };
         let active_id = active.key.id();
         let heads_file = heads::path(options.key_folder, &active_id);
@@ -275,13 +276,38 @@ pub(super) fn find(
     })
 }
 
-pub(super) fn no_genesis(layout: &Layout, state: &State, ending: &Ending) -> OpenLedgerError {
+/// What was acknowledged of a ledger in a folder that shows none: by `.heads`, and by the checkpoint in it.
+pub(super) fn known_here(
+    layout: &Layout,
+    key_folder: &Path,
+    folder: &Folder,
+) -> Result<Option<Difference>, OpenLedgerError> {
+    let strangers = heads::known_at(key_folder, &folder.path)?;
+    let mut differences: Vec<_> = strangers.iter().map(gone).collect();
+    if let Some(signed) = acknowledged::stored_checkpoint(layout).map_err(FindError::from)? {
+        let claim = signed.claim();
+        differences.push(Difference::Shorter {
+            source_file: layout.checkpoint(),
+            expected: acknowledged::expected(claim.size, claim.root),
+            found: 0,
+        });
+    }
+    Ok(worst(differences))
+}
+
+pub(super) fn no_genesis(
+    layout: &Layout,
+    state: &State,
+    ending: &Ending,
+    known: Option<Difference>,
+) -> OpenLedgerError {
     OpenLedgerError::Genesis {
         path: layout.segment(0),
         why: match ending {
             Ending::Torn(torn) => torn.describe(state),
             Ending::Clean | Ending::NoNewline { .. } => "it is empty".to_owned(),
         },
+        known: known.map(Box::new),
     }
 }
 
