@@ -157,7 +157,11 @@ impl Scene {
             };
             for part in says.iter().chain(more) {
                 let part = unwrapped(part);
-                assert!(text.contains(&part), "{case}: {name}: no {part}: {}", ran.err);
+                assert!(
+                    text.contains(&part),
+                    "{case}: {name}: no {part}: {}",
+                    ran.err
+                );
             }
             assert!(!self.marker.exists(), "{case}: the workload ran");
             let after = everything();
@@ -177,7 +181,11 @@ impl Scene {
         let ran = self.exec("--accept-rollback");
         assert_eq!(ran.code, Some(0), "{case}: {ran:#?}");
         assert!(self.marker.exists());
-        assert!(unwrapped(&ran.err).contains("wentonalthough"), "{}", ran.err);
+        assert!(
+            unwrapped(&ran.err).contains("wentonalthough"),
+            "{}",
+            ran.err
+        );
         self.world.run("note remark").ended(0);
         let (evidence, findings) = walked(&self.ledger());
         let recoveries: Vec<(u64, &Recovery)> = evidence
@@ -193,7 +201,10 @@ impl Scene {
         };
         assert_eq!(recovery.cause, RecoveryCause::RollbackAccepted);
         let tree = recovery.expected.unwrap();
-        assert_eq!((tree.size.value(), tree.root), (expected.size, expected.root));
+        assert_eq!(
+            (tree.size.value(), tree.root),
+            (expected.size, expected.root)
+        );
         assert_eq!(recovery.file.is_some(), recovery.bytes.is_some());
         if let Some(verify) = verifier() {
             let verdict = verdict(verify, &self.ledger(), None);
@@ -254,7 +265,11 @@ fn cuts(lines: &[Vec<u8>]) -> Vec<(&'static str, Vec<u8>, u64)> {
         ("three records", upto(8), 5),
         ("all but genesis", upto(1), 1),
         ("mid-opening", [upto(10), half(&lines[10])].concat(), 6),
-        ("mid-record, further up", [upto(6), half(&lines[7])].concat(), 4),
+        (
+            "mid-record, further up",
+            [upto(6), half(&lines[7])].concat(),
+            4,
+        ),
         ("mid-genesis", half(&lines[0]), 0),
         ("two bytes", upto(14)[..upto(14).len() - 2].to_vec(), 7),
     ]
@@ -291,7 +306,12 @@ fn a_ledger_that_was_cut_is_refused_until_that_is_accepted() {
             let known = format!("says {} (last sequence 7)", newest.size);
             let found = format!("the ledger holds {records} records");
             let who = if gone == ["checkpoint"] {
-                scene.heads().file_name().unwrap().to_string_lossy().into_owned()
+                scene
+                    .heads()
+                    .file_name()
+                    .unwrap()
+                    .to_string_lossy()
+                    .into_owned()
             } else if gone == ["heads"] {
                 scene.ledger().join("checkpoint").display().to_string()
             } else {
@@ -301,10 +321,14 @@ fn a_ledger_that_was_cut_is_refused_until_that_is_accepted() {
             scene.verified(&case, &scene.ledger(), "tail-truncated");
             if witness != "no tip, no tree" {
                 scene.accepted(&case, newest);
-                scene.verified(&case, &scene.ledger(), match () {
-                    () if records + 4 < newest.size => "tail-truncated",
-                    () => "checkpoint-fork",
-                });
+                scene.verified(
+                    &case,
+                    &scene.ledger(),
+                    match () {
+                        () if records + 4 < newest.size => "tail-truncated",
+                        () => "checkpoint-fork",
+                    },
+                );
             }
         }
     }
@@ -320,7 +344,10 @@ fn a_last_line_without_its_newline_is_completed() {
         fs::write(scene.segment(), &whole[..whole.len() - 1]).unwrap();
         let ran = scene.exec("").ended(0);
         let text = unwrapped(&ran.err);
-        assert!(text.contains("record7lackeditsnewline"), "{witness}: {ran:#?}");
+        assert!(
+            text.contains("record7lackeditsnewline"),
+            "{witness}: {ran:#?}"
+        );
         assert!(fs::read(scene.segment()).unwrap().starts_with(&whole));
         assert_eq!(scene.world.evidence().records.len(), 10, "{witness}");
         assert!(!scene.ledger().join("torn").exists(), "{witness}");
@@ -343,7 +370,9 @@ fn where_nothing_knows_of_the_loss_the_runner_goes_on_and_a_checkpoint_kept_else
         // The rest of a line is set aside, and a record says so; a value whose record never came is dropped.
         let (evidence, findings) = walked(&scene.ledger());
         let kinds = evidence.kinds();
-        let failing = findings.iter().any(|finding| finding.code.class().exit_code() != 0);
+        let failing = findings
+            .iter()
+            .any(|finding| finding.code.class().exit_code() != 0);
         assert!(!failing, "{cut}: {findings:#?}");
         let torn = matches!(cut, "mid-record" | "mid-record, further up" | "two bytes");
         let recovered = kinds.iter().filter(|kind| **kind == "recovery").count();
@@ -378,7 +407,11 @@ fn an_older_copy_of_the_whole_folder_is_refused() {
         without(&scene, &["heads"]);
         scene.exec("").ended(0);
         scene.world.evidence();
-        let code = if older == 4 { "tail-truncated" } else { "checkpoint-fork" };
+        let code = if older == 4 {
+            "tail-truncated"
+        } else {
+            "checkpoint-fork"
+        };
         scene.verified("older copy, no .heads", &scene.ledger(), code);
     }
 }
@@ -394,7 +427,10 @@ fn a_whole_copy_goes_on_wherever_it_is() {
     scene.restore();
     let moved = scene.world.path("moved");
     fs::rename(scene.ledger(), &moved).unwrap();
-    scene.refused("moved away", &["it is not there", "open it once at its new place"]);
+    scene.refused(
+        "moved away",
+        &["it is not there", "open it once at its new place"],
+    );
     let there = format!("--ledger {}", moved.display());
     scene.world.run(&format!("{there} note moved")).ended(0);
     scene.exec("").ended(0);
@@ -431,7 +467,9 @@ fn another_ledger_in_its_place_is_refused() {
     }
     // Another one by the same key, which the key knows to be elsewhere.
     scene.restore();
-    let key = fs::read_dir(scene.world.keys()).unwrap().map(|entry| entry.unwrap().path());
+    let key = fs::read_dir(scene.world.keys())
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     let key = key.filter(|path| path.extension().is_some_and(|it| it == "pem"));
     let key = key.last().unwrap();
     let other = scene.world.path("other");
@@ -439,7 +477,10 @@ fn another_ledger_in_its_place_is_refused() {
     scene.world.run(&format!("{flags} note other")).ended(0);
     fs::remove_dir_all(scene.ledger()).unwrap();
     fs::rename(&other, scene.ledger()).unwrap();
-    scene.refused("same key", &["it is not there", known, &newest.root.to_string()]);
+    scene.refused(
+        "same key",
+        &["it is not there", known, &newest.root.to_string()],
+    );
     scene.verified("same key", &scene.ledger(), "checkpoint-invalid");
     scene.accepted("same key", newest);
 }
@@ -461,7 +502,11 @@ fn records_that_go_while_a_workload_runs_are_missed_at_its_end() {
     fs::write(scene.segment(), lines[..10].concat()).unwrap();
     fs::write(&go, "").unwrap();
     let ran = Ran::of(running.wait_with_output().unwrap()).ended(125);
-    assert!(unwrapped(&ran.err).contains("cannotreadonintheledger"), "{}", ran.err);
+    assert!(
+        unwrapped(&ran.err).contains("cannotreadonintheledger"),
+        "{}",
+        ran.err
+    );
     assert_eq!(fs::read(scene.segment()).unwrap(), lines[..10].concat());
     let _ = fs::remove_file(&scene.marker);
     let found = "the ledger holds 6 records";

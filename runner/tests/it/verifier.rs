@@ -45,7 +45,11 @@ pub(crate) fn verdict(verify: &Path, ledger: &Path, checkpoint: Option<&Path>) -
     let classes = ["invalid", "unproven", "disagreement", "observation"];
     let ranks: Vec<_> = verdict
         .findings()
-        .map(|finding| classes.iter().position(|class| finding["severity"] == *class))
+        .map(|finding| {
+            classes
+                .iter()
+                .position(|class| finding["severity"] == *class)
+        })
         .collect();
     assert!(ranks.is_sorted(), "the worst is not first: {verdict:#?}");
     assert!(!ranks.contains(&None), "{verdict:#?}");
