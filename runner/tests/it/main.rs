@@ -27,6 +27,7 @@ mod release;
 mod signals;
 mod streams;
 mod syscalls;
+mod tamper;
 mod terminal;
 mod verifier;
 mod world;
