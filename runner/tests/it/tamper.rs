@@ -9,10 +9,11 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use ledger::file::chain::Chain;
 use ledger::file::source::Source;
 use ledger::file::walk::{Given, Walked, walk};
 use ledger::finding::{Class, Code, Finding};
-use ledger::record::{Opening, parse_line};
+use ledger::record::{Content, Opening, parse_line};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::FileFailurePersistence;
@@ -22,8 +23,15 @@ use crate::world::{World, no_sandbox, skip};
 
 const SEGMENT: &str = "records/00000000.jsonl";
 const OPENING: &[u8] = b"{\"open\":";
+/// What a line that is not the runner's any more is called.
+const CHANGED: [Code; 4] = [
+    Code::RecordMalformed,
+    Code::RecordNotCanonical,
+    Code::SignatureInvalid,
+    Code::KeyUnknown,
+];
 
-/// Two ledgers by one key, file by file, and lines of a third thing that is none.
+/// A ledger, file by file and line by line, and the lines of another one by the same key.
 struct Real {
     files: BTreeMap<PathBuf, Vec<u8>>,
     lines: Vec<Vec<u8>>,
@@ -341,7 +349,7 @@ impl Change {
 proptest! {
     #![proptest_config(ProptestConfig {
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
-        ..ProptestConfig::with_cases(512)
+        ..ProptestConfig::with_cases(256)
     })]
 
     #[test]
@@ -351,5 +359,345 @@ proptest! {
         };
         let lines = change.made(real);
         Model::of(real, &lines).holds(of_lines(&lines))?;
+    }
+}
+
+/// A line without its newline.
+fn content(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\n").unwrap()
+}
+
+/// The codes of the findings at a line.
+fn codes_at(list: &[Finding], line: usize) -> Vec<Code> {
+    let here = |finding: &&Finding| {
+        let place = finding.place.as_ref();
+        place.and_then(|place| place.line) == Some(line as u64)
+    };
+    list.iter()
+        .filter(here)
+        .map(|finding| finding.code)
+        .collect()
+}
+
+/// Walks changed lines, held against the model; what was found.
+#[track_caller]
+fn found(real: &Real, lines: &[Vec<u8>]) -> Vec<Finding> {
+    Model::of(real, lines).holds(of_lines(lines)).unwrap()
+}
+
+#[test]
+fn every_bit_of_a_record_and_of_an_opening_counts() {
+    let Some(real) = real("tamper::every_bit_of_a_record_and_of_an_opening_counts") else {
+        return;
+    };
+    let flips = |line: &'static [u8]| {
+        (0..line.len() * 8).map(move |bit| {
+            let mut bytes = line.to_vec();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            (bit, bytes)
+        })
+    };
+    // Genesis and the last record, each at its place in the chain.
+    let mut chain = Chain::new();
+    let records: Vec<&Vec<u8>> = real.lines.iter().filter(|line| !is_opening(line)).collect();
+    for (index, line) in records.iter().enumerate() {
+        let line = content(line);
+        if index == 0 || index + 1 == records.len() {
+            for (bit, bytes) in flips(line) {
+                let mut codes = BTreeSet::new();
+                let parsed = parse_line(&bytes);
+                chain.clone().step(&parsed, &bytes, &mut |finding| {
+                    codes.insert(finding.code);
+                });
+                let named = CHANGED.iter().any(|code| codes.contains(code));
+                assert!(named, "record {index}, bit {bit}: {codes:?}");
+            }
+        }
+        chain.step(&parse_line(line), line, &mut |finding| {
+            panic!("{finding:?}")
+        });
+    }
+    // The shortest opening.
+    let pairs = real.lines.windows(2).filter(|pair| is_opening(&pair[0]));
+    let pair = pairs.min_by_key(|pair| pair[0].len()).unwrap();
+    let Ok(Content::Record(record)) = parse_line(content(&pair[1])).content else {
+        panic!("no record");
+    };
+    assert_eq!(
+        Opening::parse(content(&pair[0])).unwrap().fits(&record),
+        Ok(())
+    );
+    for (bit, bytes) in flips(content(&pair[0])) {
+        let fits = Opening::parse(&bytes).is_ok_and(|opening| opening.fits(&record).is_ok());
+        assert!(!fits, "opening, bit {bit}");
+    }
+}
+
+#[test]
+fn what_is_deleted_repeated_or_mixed_in_is_named() {
+    let Some(real) = real("tamper::what_is_deleted_repeated_or_mixed_in_is_named") else {
+        return;
+    };
+    for (index, line) in real.lines.iter().enumerate() {
+        let at = index + 1;
+        let mut lines = real.lines.clone();
+        lines.remove(index);
+        let list = found(real, &lines);
+        let sequence = match is_opening(line) {
+            true => Opening::parse(content(line)).unwrap().sequence.value(),
+            false => parse_line(content(line)).head.unwrap().sequence,
+        };
+        if is_opening(line) {
+            assert_eq!(list.len(), 1, "{list:#?}");
+            assert_eq!(list[0].code, Code::OpeningWithheld);
+            assert_eq!(list[0].sequence, Some(sequence));
+        } else if index == 0 {
+            assert!(
+                codes_at(&list, 1).contains(&Code::GenesisMissing),
+                "{list:#?}"
+            );
+        } else if at == real.lines.len() {
+            // Nothing behind it misses it: only a checkpoint can.
+            assert!(list.is_empty(), "{list:#?}");
+        } else {
+            let gap = list
+                .iter()
+                .find(|it| it.code == Code::ChainSequenceGap)
+                .unwrap();
+            assert_eq!(gap.expected, Some(sequence.to_string()));
+            assert_eq!(gap.sequence, Some(sequence + 1));
+        }
+        let mut lines = real.lines.clone();
+        lines.insert(index, line.clone());
+        let list = found(real, &lines);
+        let expected = match (is_opening(line), index) {
+            (true, _) => Code::OpeningMismatch,
+            (false, 0) => Code::GenesisRepeated,
+            (false, _) => Code::ChainSequenceGap,
+        };
+        assert!(
+            codes_at(&list, at + 1).contains(&expected),
+            "{at}: {list:#?}"
+        );
+    }
+    let last = real.sibling.len() - 1;
+    for (index, line) in real.sibling.iter().enumerate() {
+        for replaces in [false, true] {
+            let mut lines = real.lines.clone();
+            match replaces {
+                true => lines[index] = line.clone(),
+                false => lines.insert(index, line.clone()),
+            }
+            let list = found(real, &lines);
+            let (at, expected) = match (is_opening(line), index) {
+                (true, _) => (index + 1, Code::OpeningMismatch),
+                // It begins the sibling, and what follows is not of it.
+                (false, 0) => (2, Code::LedgerMismatch),
+                (false, _) => (index + 1, Code::LedgerMismatch),
+            };
+            assert!(
+                codes_at(&list, at).contains(&expected),
+                "{index} of {last}: {list:#?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_bit_of_a_checkpoint_counts() {
+    let Some(real) = real("tamper::every_bit_of_a_checkpoint_counts") else {
+        return;
+    };
+    let good = &real.files[Path::new("checkpoint")];
+    // Genesis has the key; the rest is not needed to tell a good note from a bad one.
+    let judged = |bytes: &[u8]| {
+        let genesis = Cursor::new(real.lines[0].clone());
+        let mut source = Source::from_reader("-", Box::new(genesis));
+        let given = Given {
+            name: "given",
+            bytes,
+        };
+        let findings = walk(&mut source, Some(given), &mut ()).unwrap().findings;
+        findings.codes().map(|(code, _)| code).collect::<Vec<_>>()
+    };
+    assert_eq!(judged(good), [Code::TailTruncated]);
+    for bit in 0..good.len() * 8 {
+        let mut bytes = good.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let codes = judged(&bytes);
+        let bad = [vec![Code::CheckpointInvalid], vec![Code::LedgerReplaced]];
+        assert!(bad.contains(&codes), "bit {bit}: {codes:?}");
+    }
+}
+
+/// `verify`, and the ledger that it is asked about; `None`, said on stderr, where one of them is not there.
+fn with_verifier(test: &str) -> Option<(&'static Path, &'static Real)> {
+    let real = real(test)?;
+    if verifier().is_none() {
+        skip(test, NO_VERIFIER);
+    }
+    Some((verifier()?, real))
+}
+
+/// The first line of the records that an invalid finding names.
+fn first_line(verdict: &Verdict) -> Option<u64> {
+    let invalid = verdict.findings().filter(|it| it["severity"] == "invalid");
+    let here = invalid.filter(|finding| finding["place"]["file"] == SEGMENT);
+    here.filter_map(|finding| finding["place"]["line"].as_u64())
+        .min()
+}
+
+#[test]
+fn verify_names_the_place_of_any_change() {
+    let test = "tamper::verify_names_the_place_of_any_change";
+    let Some((verify, real)) = with_verifier(test) else {
+        return;
+    };
+    verdict(verify, real.folder(&real.lines).path(), None).is(0, &[]);
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(64)
+    });
+    let checked = runner.run(&change(), |change| {
+        let lines = change.made(real);
+        let model = Model::of(real, &lines);
+        let folder = real.folder(&lines);
+        // The stored checkpoint knows how many records there were.
+        let verdict = verdict(verify, folder.path(), None);
+        let expected = if model.shorter {
+            10
+        } else {
+            i32::from(model.code())
+        };
+        prop_assert_eq!(verdict.code, expected, "{:?}: {:#?}", model, verdict);
+        prop_assert_eq!(first_line(&verdict), model.first, "{:#?}", verdict);
+        let codes = verdict.codes();
+        prop_assert!(!model.shorter || codes.contains(&"tail-truncated"));
+        prop_assert_eq!(codes.contains(&"torn-tail"), model.torn);
+        // Records are told in their order.
+        let chain = verdict.findings().filter(|it| {
+            let code = it["code"].as_str().unwrap();
+            code.starts_with("record-") || code.starts_with("chain-") || code == "signature-invalid"
+        });
+        let lines = chain.map(|finding| finding["place"]["line"].as_u64());
+        prop_assert!(lines.is_sorted(), "{:#?}", verdict);
+        Ok(())
+    });
+    if let Err(error) = checked {
+        panic!("{error}\n{runner}");
+    }
+}
+
+#[test]
+fn without_a_checkpoint_a_missing_end_is_a_matter_of_completeness() {
+    let test = "tamper::without_a_checkpoint_a_missing_end_is_a_matter_of_completeness";
+    let Some((verify, real)) = with_verifier(test) else {
+        return;
+    };
+    let folder = real.folder(&real.lines[..real.lines.len() - 1]);
+    let stored = folder.path().join("checkpoint");
+    let kept = folder.path().join("elsewhere");
+    fs::rename(&stored, &kept).unwrap();
+    let alone = verdict(verify, folder.path(), None);
+    alone.is(0, &[]).finding("completeness-not-established");
+    assert_eq!(
+        alone.document["assurance"]["completeness"]["status"],
+        "not-established"
+    );
+    let given = verdict(verify, folder.path(), Some(&kept));
+    given.is(10, &["tail-truncated"]);
+    assert_eq!(
+        given.finding("tail-truncated")["expected"],
+        "15 records or more"
+    );
+    assert_eq!(
+        given.document["assurance"]["completeness"]["status"],
+        "broken"
+    );
+}
+
+#[test]
+fn verify_names_a_changed_blob_or_checkpoint() {
+    let test = "tamper::verify_names_a_changed_blob_or_checkpoint";
+    let Some((verify, real)) = with_verifier(test) else {
+        return;
+    };
+    let blobs = real.blobs();
+    assert!(blobs.len() >= 3, "{blobs:?}");
+    for path in blobs {
+        let name = path.to_string_lossy().replace(['/', '\\'], "");
+        let name = name.strip_prefix("blobs").unwrap();
+        // The record that names it first; for a sealed value its opening does.
+        let holds = |line: &&Vec<u8>| String::from_utf8_lossy(line).contains(name);
+        let line = content(real.lines.iter().find(holds).unwrap());
+        let sequence = match is_opening(line) {
+            true => Opening::parse(line).unwrap().sequence.value(),
+            false => parse_line(line).head.unwrap().sequence,
+        };
+        let good = &real.files[path];
+        for bit in [0, good.len() * 3, good.len() * 8 - 1] {
+            let mut bytes = good.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let folder = real.folder_with(path, &bytes);
+            let verdict = verdict(verify, folder.path(), None);
+            let finding = verdict.is(10, &["blob-mismatch"]).finding("blob-mismatch");
+            assert_eq!(finding["sequence"], sequence, "{verdict:#?}");
+        }
+        let longer = [good.as_slice(), b"\n"].concat();
+        for bytes in [&good[..good.len() - 1], &longer, b""] {
+            let folder = real.folder_with(path, bytes);
+            verdict(verify, folder.path(), None).is(10, &["blob-mismatch"]);
+        }
+        let folder = real.folder(&real.lines);
+        fs::remove_file(folder.path().join(path)).unwrap();
+        let verdict = verdict(verify, folder.path(), None);
+        let finding = verdict.is(11, &["blob-missing"]).finding("blob-missing");
+        assert_eq!(finding["sequence"], sequence, "{verdict:#?}");
+    }
+    let good = &real.files[Path::new("checkpoint")];
+    for at in (0..good.len()).step_by(17) {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1 << (at % 8);
+        let folder = real.folder_with(Path::new("checkpoint"), &bytes);
+        let verdict = verdict(verify, folder.path(), None);
+        let finding = verdict
+            .is(10, &["checkpoint-invalid"])
+            .finding("checkpoint-invalid");
+        assert_eq!(finding["place"]["file"], "checkpoint");
+    }
+}
+
+#[test]
+fn what_is_derived_changes_no_verdict_and_is_made_again() {
+    let world = crate::world::ready!();
+    world.exec("-q", &["true"]).ended(0);
+    let ledger = world.ledger();
+    for name in ["tip", "tree", "lock"] {
+        let length = fs::read(ledger.join(name)).unwrap().len();
+        for part in 0..6 {
+            let mut bytes = fs::read(ledger.join(name)).unwrap();
+            match bytes.get_mut(length * part / 6) {
+                Some(byte) => *byte ^= 1 << part,
+                None => bytes = vec![0xa5; 7],
+            }
+            fs::write(ledger.join(name), &bytes).unwrap();
+            world.evidence();
+            if let Some(verify) = verifier() {
+                verdict(verify, &ledger, None).is(0, &[]);
+            } else {
+                skip(
+                    "tamper::what_is_derived_changes_no_verdict_and_is_made_again",
+                    NO_VERIFIER,
+                );
+            }
+            let before = world.evidence().records.len();
+            world.run("note remark").ended(0);
+            let again = world.run("note remark").ended(0);
+            assert!(
+                !again.err.contains("again"),
+                "{name}, part {part}: {again:#?}"
+            );
+            assert_eq!(world.evidence().records.len(), before + 2);
+        }
     }
 }
