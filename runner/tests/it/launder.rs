@@ -250,3 +250,21 @@ fn records_that_go_while_a_workload_runs_are_missed_at_its_end() {
     let found = "the ledger holds 6 records";
     scene.refused("while it ran", &[found, &scene.newest().root.to_string()]);
 }
+
+#[test]
+fn records_without_their_first_segment_are_left_alone() {
+    let scene = Scene::of(ready!());
+    let later = scene.segment().with_file_name("00000001.jsonl");
+    fs::rename(scene.segment(), &later).unwrap();
+    let before = files(&scene.ledger());
+    for flags in ["", "--accept-rollback"] {
+        let ran = scene.exec(flags).ended(125);
+        let text = unwrapped(&ran.err);
+        assert!(text.contains("00000000.jsonlismissing"), "{}", ran.err);
+        assert!(text.contains("restoretherecords"), "{}", ran.err);
+        assert!(!scene.marker.exists());
+        assert_eq!(files(&scene.ledger()), before);
+    }
+    scene.world.run("close").ended(125);
+    assert_eq!(files(&scene.ledger()), before);
+}

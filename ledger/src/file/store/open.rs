@@ -73,7 +73,7 @@ impl Store {
     pub fn open(options: &OpenOptions<'_>, stamp: &Stamp) -> Result<Self, OpenLedgerError> {
         let layout = Layout::new(durable::absolute(options.dir)?);
         refuse_what_is_no_ledger(&layout, options.create)?;
-        if durable::inspect_path(layout.root())?.is_none() {
+        if durable::list(&layout.records())?.is_empty() {
             refuse_to_begin(options, &layout)?;
         }
         durable::create_folders(layout.root())?;
@@ -206,7 +206,7 @@ pub(super) fn refuse_what_is_no_ledger(
     }
 }
 
-/// Before the folder of a new ledger is made: what would refuse the ledger must not leave an empty folder.
+/// Before anything of a new ledger is made: what would refuse the ledger must not leave a folder or a lock.
 fn refuse_to_begin(options: &OpenOptions<'_>, layout: &Layout) -> Result<(), OpenLedgerError> {
     use std::os::unix::ffi::OsStrExt as _;
     let path = durable::canonical_to_be(layout.root())?;
@@ -216,6 +216,10 @@ fn refuse_to_begin(options: &OpenOptions<'_>, layout: &Layout) -> Result<(), Ope
         worst(strangers.iter().map(gone).collect()),
         options.accept_rollback,
     ) {
+        // Whoever begins it at this moment makes its records before it is known.
+        if durable::inspect_path(&layout.segment(0))?.is_some() {
+            return Ok(());
+        }
         return Err(OpenLedgerError::Differs {
             difference: Box::new(difference),
             damage: None,

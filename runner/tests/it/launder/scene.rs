@@ -132,7 +132,6 @@ impl Scene {
         let everything = || {
             let mut ledger = files(&self.ledger());
             ledger.remove(&self.ledger().join("tree"));
-            ledger.remove(&self.ledger().join("lock"));
             [ledger, files(&self.world.keys())]
         };
         let before = everything();
