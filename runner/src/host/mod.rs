@@ -5,6 +5,7 @@
 //!
 //! A fact that could not be read is absent and named in `unmeasured` with the error; it is never a default.
 
+pub mod account;
 pub mod capability;
 mod cgroup;
 mod clock;

@@ -63,6 +63,20 @@ impl Signals {
         self.fd.as_fd()
     }
 
+    /// Does something that may take long and of which nothing is lost when it is broken off: meanwhile the signals that
+    /// end a run end this process at once, also one that came before.
+    pub(super) fn allowed<T>(&self, work: impl FnOnce() -> T) -> io::Result<T> {
+        let mut ending = SigSet::empty();
+        ENDING
+            .iter()
+            .filter_map(|number| Signal::try_from(*number).ok())
+            .for_each(|signal| ending.add(signal));
+        let blocked = ending.thread_swap_mask(SigmaskHow::SIG_UNBLOCK)?;
+        let done = work();
+        blocked.thread_set_mask()?;
+        Ok(done)
+    }
+
     /// Whether the operator wants an end. To be asked when the workload is dead, as this takes all signals.
     pub(super) fn interrupted(&self) -> bool {
         while let Ok(Some(info)) = self.fd.read_signal() {

@@ -44,13 +44,14 @@ fn system(attempt: &'static str) -> impl Fn(io::Error) -> LaunchError {
     move |source| LaunchError::System { attempt, source }
 }
 
-/// Makes pid 1 in `namespaces`, lets `map` write its maps, and hands it the specification. `planted` stand at the
-/// numbers after the control descriptor, in this order.
+/// Makes pid 1 in `namespaces`, lets `map` write its maps, and hands it the specification; `meanwhile` is called
+/// while pid 1 builds. `planted` stand at the numbers after the control descriptor, in this order.
 pub(super) fn start(
     namespaces: libc::c_int,
     prepared: Prepared,
     map: impl FnOnce(i32) -> Result<(), Failure>,
     spec: &Spec,
+    meanwhile: &mut dyn FnMut(),
 ) -> Result<Init, LaunchError> {
     let (ours, theirs) = UnixStream::pair().map_err(system("make a socket pair"))?;
     let Prepared { streams, planted } = prepared;
@@ -74,7 +75,7 @@ pub(super) fn start(
     })?;
     map(held.pid).map_err(LaunchError::Maps)?;
     let (pid, pidfd) = held.release().map_err(system("release pid 1"))?;
-    let (report, terminal) = match exchange(&ours, spec) {
+    let (report, terminal) = match exchange(&ours, spec, meanwhile) {
         Ok(said) => said,
         Err(error) => {
             end(&pidfd);
@@ -124,7 +125,11 @@ fn not_built(what: String, outcomes: Outcomes) -> LaunchError {
 }
 
 /// Sends the specification; takes the report, and the terminal that may follow it.
-fn exchange(control: &UnixStream, spec: &Spec) -> Result<(Report, Option<OwnedFd>), LaunchError> {
+fn exchange(
+    control: &UnixStream,
+    spec: &Spec,
+    meanwhile: &mut dyn FnMut(),
+) -> Result<(Report, Option<OwnedFd>), LaunchError> {
     let until = Instant::now() + REPORT_WITHIN;
     let limit = |limit| {
         let read = control.set_read_timeout(limit);
@@ -137,6 +142,7 @@ fn exchange(control: &UnixStream, spec: &Spec) -> Result<(Report, Option<OwnedFd
         Ok(()) | Err(WireError::Gone) => {}
         Err(error) => return Err(before_report(&error)),
     }
+    meanwhile();
     await_report(control, until)?;
     let report: Report = wire::receive(control).map_err(|error| before_report(&error))?;
     let terminal = if report.terminal {
