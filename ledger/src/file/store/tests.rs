@@ -18,7 +18,6 @@ mod caches;
 mod fuzz;
 mod opening;
 mod property;
-
 mod recovery;
 mod sharing;
 
