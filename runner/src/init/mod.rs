@@ -48,6 +48,9 @@ fn serve(control: &UnixStream) -> i32 {
     let Ok(spec) = wire::receive::<Spec>(control) else {
         return FAILED;
     };
+    if wire::receive_planted(control, spec.planted).is_err() {
+        return FAILED;
+    }
     fault::set(spec.fault.clone());
     if !spec.owns_tree && nix::sys::prctl::set_child_subreaper(true).is_err() {
         return FAILED;
@@ -255,7 +258,8 @@ fn count_others() -> Option<u32> {
         let name = entry.ok()?.file_name();
         let name = name.to_string_lossy();
         if name.bytes().all(|byte| byte.is_ascii_digit()) && *name != *own {
-            let stat = std::fs::read_to_string(format!("/proc/{name}/stat")).unwrap_or_default();
+            let stat =
+                crate::sys::pseudo::read_text(format!("/proc/{name}/stat")).unwrap_or_default();
             let state = stat
                 .rsplit_once(") ")
                 .and_then(|(_, rest)| rest.chars().next());
