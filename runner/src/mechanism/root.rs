@@ -319,10 +319,7 @@ fn bind(
     outcomes: &mut Outcomes,
 ) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::call(format!("bind {}", path.display()), &error);
-    let is_folder = std::fs::File::from(tree.try_clone().map_err(failed)?)
-        .metadata()
-        .map_err(failed)?
-        .is_dir();
+    let is_folder = is_folder(tree.as_fd()).map_err(failed)?;
     let attributes = Attributes {
         read_only,
         no_dev: !device,
@@ -411,10 +408,7 @@ fn cover(root: &OwnedFd, mask: &Mask) -> Result<Covered, Failure> {
         Err(error) if is_out_of_reach(&error) => return Ok(Covered::Unreachable),
         Err(error) => return Err(failed(error)),
     };
-    let is_folder = std::fs::File::from(target.try_clone().map_err(failed)?)
-        .metadata()
-        .map_err(failed)?
-        .is_dir();
+    let is_folder = is_folder(target.as_fd()).map_err(failed)?;
     fault::guard("proc-mask", || {
         let over = if read_only {
             mount::clone_tree(Some(target.as_fd()), c"", true)?
@@ -442,6 +436,11 @@ fn cover(root: &OwnedFd, mask: &Mask) -> Result<Covered, Failure> {
     })
     .map(|()| Covered::Done)
     .map_err(failed)
+}
+
+fn is_folder(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let mode = nix::sys::stat::fstat(fd)?.st_mode;
+    Ok(mode & libc::S_IFMT == libc::S_IFDIR)
 }
 
 fn is_out_of_reach(error: &io::Error) -> bool {
