@@ -244,7 +244,13 @@ pub fn execute(
             return not_executed(&mut recorder, &plan, runtime, obstacle(&plan, &error), &now);
         }
         (Err(_), Some(Err(error))) => return Err(error),
-        (_, None) => unreachable!("the run was announced"),
+        (launched, None) => {
+            if let Ok(launch) = &launched {
+                end(launch);
+            }
+            let source = io::Error::other("it was not tried");
+            return Err(system("announce the run")(source));
+        }
     };
     let run = recorder.run;
     let controls = launch.effect.controls(&plan);

@@ -20,6 +20,8 @@ pub(super) struct Expected {
     pub(super) no_privilege: bool,
     /// How many filters every workload has.
     pub(super) base_filters: usize,
+    /// How many filters are the runner's own.
+    pub(super) inherited_filters: usize,
     /// The policy's filter.
     pub(super) seccomp: bool,
     /// RLIMIT_NOFILE.
@@ -213,7 +215,7 @@ fn read_filters(mode: &str, count: Option<&str>, expected: &Expected, outcomes: 
     let count: Option<usize> = count.and_then(|count| count.parse().ok());
     let count = match (mode, count) {
         // What this process runs under itself (a container's filter) is inherited.
-        ("2", Some(count)) => count.saturating_sub(own_filters()),
+        ("2", Some(count)) => count.saturating_sub(expected.inherited_filters),
         // Before 5.9: some filter is all that is known.
         ("2", None) => wanted,
         _ => 0,
@@ -241,7 +243,8 @@ fn read_filters(mode: &str, count: Option<&str>, expected: &Expected, outcomes: 
     }
 }
 
-fn own_filters() -> usize {
+/// Filters that this process runs under itself, and with it all that it starts.
+pub(super) fn inherited_filters() -> usize {
     let text = pseudo::read_text("/proc/self/status").ok();
     let count = text.as_ref().and_then(|text| {
         let line = text

@@ -10,7 +10,7 @@ use crate::mechanism::owners::HostIds;
 use crate::mechanism::root::{Mask, What};
 use crate::mechanism::{Outcome, Outcomes};
 use crate::plan::{Effect, Plan, Program, Reason, Why};
-use crate::runtime::read_back::Expected;
+use crate::runtime::read_back::{self, Expected};
 
 /// What must be seen from outside.
 pub(super) fn expected(
@@ -69,6 +69,7 @@ pub(super) fn expected(
         ids: Some((ids.host_uid(), ids.host_gid())),
         no_privilege: true,
         base_filters: spec.base.len(),
+        inherited_filters: read_back::inherited_filters(),
         seccomp: spec.seccomp.is_some(),
         open_files: spec.open_files,
         session: true,
