@@ -106,7 +106,8 @@ impl BlobWriter {
 
 impl Write for BlobWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
+        let written =
+            durable::write_some(&self.file, &self.path, bytes).map_err(io::Error::other)?;
         self.hasher.0.update(bytes.get(..written).unwrap_or(bytes));
         Ok(written)
     }

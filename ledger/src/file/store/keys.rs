@@ -1,11 +1,10 @@
 //! Private keys in files: PKCS#8 PEM, for their owner alone.
 
-use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::bytes::key::{KeyId, LocalKey, PrivateKeyError, PublicKey, Signer as _};
-use crate::file::durable::{self, FileError, Operation};
+use crate::file::durable::{self, FileError};
 
 /// Longest key file that is read; a PKCS#8 Ed25519 key has about 120 bytes.
 const MAX_KEY_BYTES: u64 = 16 * 1024;
@@ -86,23 +85,16 @@ pub fn read_key_file(path: &Path) -> Result<LocalKey, KeyFileError> {
         let path = path.into();
         return Err(KeyFileError::ReadableByOthers { path, mode });
     }
-    let mut text = String::new();
-    let key = |source| KeyFileError::Key {
-        path: path.into(),
-        source,
-    };
-    match file.take(MAX_KEY_BYTES).read_to_string(&mut text) {
-        Ok(_) => LocalKey::from_pem(&text).map_err(key),
-        // Bytes that are not text.
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-            Err(key(PrivateKeyError::Form))
-        }
-        Err(source) => Err(KeyFileError::File(FileError {
-            operation: Operation::Read,
+    let mut bytes = Vec::new();
+    durable::read_most(&file, path, &mut bytes, MAX_KEY_BYTES)?;
+    // Bytes that are not text are no PEM.
+    std::str::from_utf8(&bytes)
+        .map_err(|_| PrivateKeyError::Form)
+        .and_then(LocalKey::from_pem)
+        .map_err(|source| KeyFileError::Key {
             path: path.into(),
             source,
-        })),
-    }
+        })
 }
 
 /// Makes a new key in a new file; the file is on the disk when this succeeds.
