@@ -143,11 +143,19 @@ fn write_key(path: &Path, key: &LocalKey) -> Result<(), KeyFileError> {
         }
         other => other?,
     };
-    durable::write(&file, path, pem.as_bytes())?;
-    durable::sync_data(&file, path)?;
     let folder = path.parent().filter(|above| !above.as_os_str().is_empty());
-    durable::sync_folder(folder.unwrap_or(Path::new(".")))?;
-    Ok(())
+    let kept = durable::write(&file, path, pem.as_bytes())
+        .and_then(|()| durable::sync_data(&file, path))
+        .and_then(|()| durable::sync_folder(folder.unwrap_or(Path::new("."))));
+    if kept.is_err() {
+        discard_key(path);
+    }
+    Ok(kept?)
+}
+
+/// Removes a key that has signed nothing. What cannot be removed is a key of no ledger.
+pub(super) fn discard_key(path: &Path) {
+    let _ = durable::remove(path);
 }
 
 #[cfg(test)]
