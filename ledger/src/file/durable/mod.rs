@@ -16,7 +16,9 @@
 //! has written it, or that another program leaves the files alone.
 //!
 //! A failed `fdatasync` says that something was lost, and a second call would say that all is well. Whoever
-//! gets [`Operation::SyncData`] back stops and reads the file again.
+//! gets [`Operation::SyncData`] back stops and reads the file again. And the bytes that were lost can still be read,
+//! by this process and by others, until memory runs short: so whoever acknowledges a record writes everything again
+//! that stands before it and that nobody has acknowledged ([`write_again`]).
 
 mod fault;
 mod refused;
@@ -24,11 +26,12 @@ mod refused;
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, Read as _, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 #[cfg(test)]
-pub(super) use fault::{Disk, Hole, Rule, What};
+pub(super) use fault::{Disk, Hole, Rule, What, Which};
 pub use refused::{FileError, NotRegular, Operation};
 
 /// Mode of every file that the store makes: for its owner alone.
@@ -354,6 +357,21 @@ pub(super) fn write_at(
     attempt(Operation::Write, path, || {
         Written { file, path }.all_at(bytes, offset)
     })
+}
+
+/// Writes once more what stands in a file between two places, for the next [`sync_data`]. Nobody knows whether an
+/// earlier one of another process failed: the kernel then keeps the bytes to be read, counts them as written and
+/// leaves them out of later flushes (fsync(2)).
+pub(super) fn write_again(file: &File, path: &Path, range: Range<u64>) -> Result<(), FileError> {
+    let mut offset = range.start;
+    while offset < range.end {
+        let length = (range.end - offset).min(1 << 16);
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(1 << 16)];
+        read_at(file, path, &mut bytes, offset)?;
+        write_at(file, path, &bytes, offset)?;
+        offset += length;
+    }
+    Ok(())
 }
 
 /// Cuts the file to `length` bytes.

@@ -75,6 +75,7 @@ impl Store {
             }
             return Err(error.into());
         }
+        state.settle();
         let mut store = Self {
             layout,
             lock,

@@ -169,6 +169,7 @@ impl Store {
         for (file, line) in &strangers {
             heads::forget(file, &line.ledger)?;
         }
+        store.cover_close()?;
         Ok(store)
     }
 }
@@ -265,6 +266,10 @@ pub(super) fn find(
     let mut differences = Vec::new();
     for known in &acknowledged {
         differences.extend(acknowledged::difference(known, &state, layout)?);
+    }
+    let size = state.size();
+    if differences.is_empty() && acknowledged.iter().any(|known| known.size >= size) {
+        state.settle();
     }
     Ok(Found {
         state,

@@ -53,7 +53,7 @@ mod switch {
 #[cfg(test)]
 pub(in crate::file) use pages::{Disk, Hole};
 #[cfg(test)]
-pub(in crate::file) use rule::{Rule, What};
+pub(in crate::file) use rule::{Rule, What, Which};
 #[cfg(any(test, feature = "faults"))]
 use schedule as switch;
 pub(super) use switch::{before, cut, sync, write, wrote};
