@@ -313,10 +313,7 @@ pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
         Err(Failure::Ledger(error)) => fail(error),
         Err(Failure::Run(error)) => fail(error),
         Err(Failure::Host(error)) => fail(error),
-        Err(Failure::File(error)) => {
-            report::error_line(&format!("cannot read the ledger: {error}"));
-            FAILED
-        }
+        Err(Failure::File(error)) => fail(error),
         Err(Failure::Io(error)) => {
             report::error_line(&error.to_string());
             FAILED

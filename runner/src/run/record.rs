@@ -36,11 +36,19 @@ pub enum RecordError {
     /// A blob cannot be stored.
     #[error("a blob cannot be kept")]
     #[diagnostic(code(runner::record::blob))]
-    Blob(#[from] BlobError),
+    Blob(
+        #[from]
+        #[diagnostic_source]
+        BlobError,
+    ),
     /// The run's lock cannot be taken.
     #[error("the run cannot be marked as going on")]
     #[diagnostic(code(runner::record::lock))]
-    Lock(#[from] FileError),
+    Lock(
+        #[from]
+        #[diagnostic_source]
+        FileError,
+    ),
     /// A value cannot be sealed.
     #[error("a value cannot be sealed")]
     #[diagnostic(code(runner::record::seal))]

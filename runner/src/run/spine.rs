@@ -107,6 +107,19 @@ pub enum RunError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Record(#[from] RecordError),
+    /// The workload ran, and what came of it is not recorded.
+    #[error(
+        "the workload ran, and its execution record is lost: only record {start} says that it began"
+    )]
+    #[diagnostic(code(runner::run::lost))]
+    Lost {
+        /// Its start record.
+        start: U53,
+        /// Why.
+        #[source]
+        #[diagnostic_source]
+        source: RecordError,
+    },
     /// The effective policy cannot be written.
     #[error("cannot write the effective policy")]
     #[diagnostic(code(runner::run::policy))]
@@ -234,7 +247,11 @@ pub fn execute(
     let scan = places.scan(&limits, &|| unread.signals.interrupted());
     unmeasured.extend(scan.unmeasured);
     let result = result(&seen);
-    let artifacts = recorder.list(scan.artifacts)?;
+    let lost = |source| RunError::Lost {
+        start: start.sequence,
+        source,
+    };
+    let artifacts = recorder.list(scan.artifacts).map_err(lost)?;
     let mut body = Execution {
         artifacts: Some(artifacts),
         cleanup: seen.survivors.map(|count| Cleanup {
@@ -258,7 +275,9 @@ pub fn execute(
     } else {
         (stdout, stderr)
     };
-    let ended = recorder.execution(body.clone(), stdout, stderr, &now()?)?;
+    let ended = recorder
+        .execution(body.clone(), stdout, stderr, &now()?)
+        .map_err(lost)?;
     drop(lock);
     // The record stands; from here on a caller that does not read holds up nothing but itself.
     drop(unread);

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 
 #[cfg(test)]
 pub(super) use fault::{Disk, Hole, Rule, What, Which};
-pub use refused::{FileError, NotRegular, Operation};
+pub use refused::{FileError, NotExpected, Operation};
 
 /// Mode of every file that the store makes: for its owner alone.
 const FILE_MODE: u32 = 0o600;
@@ -56,7 +56,7 @@ fn open_regular(
                 Err(_) => return opened,
             },
         };
-        match NotRegular::of(kind) {
+        match NotExpected::file(kind) {
             Some(what) => Err(what.into()),
             None => opened,
         }
@@ -66,9 +66,9 @@ fn open_regular(
 /// Removes what stands where a file belongs that can be made again and is no regular file. A folder is left
 /// alone and said: what is in it is somebody's.
 pub(super) fn make_way(path: &Path) -> Result<(), FileError> {
-    match inspect_name(path)?.and_then(|facts| NotRegular::of(facts.file_type())) {
+    match inspect_name(path)?.and_then(|facts| NotExpected::file(facts.file_type())) {
         None => Ok(()),
-        Some(what) if what.0 == "a folder" => attempt(Operation::Open, path, || Err(what.into())),
+        Some(what) if what.is_folder() => attempt(Operation::Open, path, || Err(what.into())),
         Some(_) => remove(path),
     }
 }
@@ -145,6 +145,17 @@ fn if_there<T>(result: Result<T, FileError>) -> Result<Option<T>, FileError> {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// Refuses anything but a folder, or nothing at all, where a folder of the ledger belongs; a link to one, too, for it
+/// leads elsewhere.
+pub(super) fn expect_folder(path: &Path) -> Result<(), FileError> {
+    match inspect_name(path)? {
+        Some(facts) if !facts.is_dir() => attempt(Operation::Open, path, || {
+            Err(NotExpected::folder(facts.file_type()).into())
+        }),
+        _ => Ok(()),
     }
 }
 

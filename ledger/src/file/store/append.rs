@@ -41,7 +41,7 @@ pub struct Appended {
 pub enum AppendError {
     /// The system refused.
     #[error(transparent)]
-    #[diagnostic(code(ledger::append::file))]
+    #[diagnostic(transparent)]
     File(#[from] FileError),
     /// An earlier write failed: what is on the disk is not known.
     #[error("an earlier write to this ledger failed")]
@@ -53,7 +53,11 @@ pub enum AppendError {
     /// What others appended could not be read.
     #[error("cannot read on in the ledger")]
     #[diagnostic(code(ledger::append::read))]
-    Read(#[from] ReadRecordsError),
+    Read(
+        #[from]
+        #[diagnostic_source]
+        ReadRecordsError,
+    ),
     /// The ledger was closed.
     #[error("the ledger was closed by record {0}, nothing may follow")]
     #[diagnostic(code(ledger::append::closed), help("begin another ledger"))]

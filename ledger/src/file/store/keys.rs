@@ -14,11 +14,11 @@ const MAX_KEY_BYTES: u64 = 16 * 1024;
 pub enum KeyFileError {
     /// The system refused.
     #[error(transparent)]
-    #[diagnostic(code(ledger::key::file))]
+    #[diagnostic(transparent)]
     File(#[from] FileError),
     /// There is none.
     #[error("there is no key file {}", .0.display())]
-    #[diagnostic(code(ledger::key::missing))]
+    #[diagnostic(code(ledger::key::missing), help("`runner key new FILE` makes one"))]
     Missing(PathBuf),
     /// There is one already.
     #[error("{} exists already", .0.display())]
@@ -28,8 +28,8 @@ pub enum KeyFileError {
     )]
     Exists(PathBuf),
     /// Not a regular file.
-    #[error("{} is not a regular file", .0.display())]
-    #[diagnostic(code(ledger::key::not_a_file))]
+    #[error("{} is not a regular file, expected a key in one", .0.display())]
+    #[diagnostic(code(ledger::key::not_a_file), help("name the file of a key"))]
     NotAFile(PathBuf),
     /// Others may read it.
     #[error("{} has mode {mode:04o}, expected a key that only its owner can read (0600)", path.display())]
@@ -57,7 +57,10 @@ pub enum KeyFileError {
     },
     /// Not a key.
     #[error("{} holds no usable key", path.display())]
-    #[diagnostic(code(ledger::key::form))]
+    #[diagnostic(
+        code(ledger::key::form),
+        help("restore the key from a copy; `runner key new FILE` makes one for another ledger")
+    )]
     Key {
         /// The file.
         path: PathBuf,

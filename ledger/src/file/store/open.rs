@@ -73,6 +73,10 @@ impl Store {
     pub fn open(options: &OpenOptions<'_>, stamp: &Stamp) -> Result<Self, OpenLedgerError> {
         let layout = Layout::new(durable::absolute(options.dir)?);
         refuse_what_is_no_ledger(&layout, options.create)?;
+        refuse_root_elsewhere(&layout)?;
+        for folder in layout.folders() {
+            durable::expect_folder(&folder)?;
+        }
         if durable::inspect_path(layout.root())?.is_none() {
             refuse_to_begin(options, &layout)?;
         }
@@ -203,6 +207,18 @@ pub(super) fn refuse_what_is_no_ledger(
         Ok(())
     } else {
         Err(OpenLedgerError::Missing(root.to_owned()))
+    }
+}
+
+/// Nothing keeps root from writing to anybody's ledger; its owner could not even read it any more.
+fn refuse_root_elsewhere(layout: &Layout) -> Result<(), OpenLedgerError> {
+    use std::os::unix::fs::MetadataExt as _;
+    let path = layout.segment(0);
+    match durable::inspect_name(&path)?.map(|facts| facts.uid()) {
+        Some(owner) if owner != 0 && rustix::process::geteuid().is_root() => {
+            Err(OpenLedgerError::OfAnotherUser { path, owner })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -183,8 +183,8 @@ mod tests {
         assert_eq!(ranges, [0..5, 25..30]);
         without(&mut ranges, &(0..5));
         assert_eq!(ranges.len(), 1);
-        let mut ranges = vec![0..30];
+        let mut ranges = vec![0..30, 40..50];
         without(&mut ranges, &(10..20));
-        assert_eq!(ranges, [0..10, 20..30]);
+        assert_eq!(ranges, [0..10, 20..30, 40..50]);
     }
 }

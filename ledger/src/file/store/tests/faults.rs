@@ -201,6 +201,7 @@ struct Played {
     result: Result<(), String>,
     told: Told,
     calls: Vec<(Operation, PathBuf)>,
+    hits: u64,
 }
 
 /// Plays a scenario on a disk with these faults, and what comes after on one without.
@@ -211,7 +212,7 @@ fn survives(scenario: Scenario, rules: &[Rule], memory: Memory) -> Played {
     let disk = Disk::with(rules.to_vec());
     let mut told = Told::default();
     let result = scenario.play(&place, &mut told);
-    let calls = disk.calls();
+    let (calls, hits) = (disk.calls(), disk.hits());
     let context = format!("{context} {result:?}");
     // The same disk, and somebody tries again.
     let again = place.try_open();
@@ -247,6 +248,7 @@ fn survives(scenario: Scenario, rules: &[Rule], memory: Memory) -> Played {
         result,
         told,
         calls,
+        hits,
     }
 }
 
@@ -273,6 +275,7 @@ fn one_call_fails(scenario: Scenario) {
         for errno in errors {
             let rule = Rule::call(n as u64 + 1, What::Fails(errno));
             let played = survives(scenario, &[rule], Memory::Keeps);
+            assert_eq!(played.hits, 1);
             let (operation, path) = &played.calls[n];
             let number = format!("(os error {})", errno.raw_os_error());
             let context = format!("call {n}: {operation} {}: {errno}", path.display());
@@ -347,7 +350,7 @@ fn a_write_is_cut_and_the_rest_fails() {
             for most in [1, 10, 200] {
                 for errno in [Errno::NOSPC, Errno::IO] {
                     let rule = Rule::call(n, What::Cut(most, errno));
-                    survives(scenario, &[rule.clone()], Memory::Keeps);
+                    survives(scenario, std::slice::from_ref(&rule), Memory::Keeps);
                     // And what was written cannot be taken back.
                     let stays = Rule::of(Rule::call(1, What::Fails(errno)), Operation::Truncate);
                     survives(scenario, &[rule, stays], Memory::Keeps);
