@@ -179,11 +179,6 @@ pub enum FindError {
     Read(#[from] ReadRecordsError),
     /// The stored checkpoint is none, or not this ledger's.
     #[error(transparent)]
-    #[diagnostic(
-        code(ledger::find::checkpoint),
-        help(
-            "no crash does this: find out who wrote it; the ledger goes on once it is moved away"
-        )
-    )]
+    #[diagnostic(transparent)]
     Checkpoint(#[from] StoredCheckpointError),
 }
