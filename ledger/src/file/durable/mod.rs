@@ -475,6 +475,8 @@ pub(super) fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Resu
     if durability == Durability::Unsynced && take_turns(path, &temporary, bytes)? {
         return Ok(());
     }
+    // A copy by hard link keeps what it has.
+    remove(&temporary)?;
     let file = create_empty(&temporary)?;
     if durability == Durability::Unsynced {
         reserve(&file, bytes.len() as u64);
@@ -509,10 +511,9 @@ fn take_turns(path: &Path, earlier: &Path, bytes: &[u8]) -> Result<bool, FileErr
     exchange(earlier, path)
 }
 
-/// Swaps the names of two files; `false` where one is missing or none, or the file system cannot.
+/// Swaps the names of two files; `false` where one is missing or no file, or the file system cannot.
 fn exchange(one: &Path, other: &Path) -> Result<bool, FileError> {
-    // A folder would be swapped as well, and stand in the way of the next time.
-    if inspect_name(other)?.is_none_or(|facts| !facts.is_file()) {
+    if !inspect_name(other)?.is_some_and(|facts| facts.is_file()) {
         return Ok(false);
     }
     rename_if(one, other, rustix::fs::RenameFlags::EXCHANGE)

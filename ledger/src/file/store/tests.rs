@@ -16,6 +16,7 @@ use crate::record::{Note, OPENING_PREFIX, Opening, Record, Salt, Salted, Tool};
 mod appending;
 mod caches;
 mod faults;
+mod fuzz;
 mod opening;
 mod property;
 mod recovery;

@@ -244,6 +244,23 @@ fn survives(scenario: Scenario, rules: &[Rule], memory: Memory) -> Played {
         );
     }
     told.appended.truncate(told.durable);
+    // Only what has to do with writing leaves anything else behind.
+    let reads = |rule: &Rule| {
+        let call = usize::try_from(rule.from)
+            .ok()
+            .and_then(|n| calls.get(n - 1));
+        use Operation as O;
+        let reading = |operation| matches!(operation, O::Read | O::Inspect | O::List | O::Lock);
+        rule.until == rule.from + 1 && call.is_some_and(|(operation, _)| reading(*operation))
+    };
+    if rules.iter().all(reads) {
+        return Played {
+            result,
+            told,
+            calls,
+            hits,
+        };
+    }
     let even = rules.first().is_some_and(|rule| rule.from % 2 == 0);
     disk.power_loss(if even { Hole::Zeros } else { Hole::Nothing });
     holds(&place, &told.appended, &told.blobs, &after("a power loss"));
