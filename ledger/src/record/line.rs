@@ -55,7 +55,8 @@ impl Record {
         }
     }
 
-    /// Signs the record and writes its line, without the newline.
+    /// Signs the record and writes its line, without the newline. Whoever appends it reads it first as every reader
+    /// will ([`parse_line`]): what would be refused is refused there.
     ///
     /// # Errors
     /// It would not fit a line, or the key's holder does not sign.
@@ -64,7 +65,7 @@ impl Record {
             kind: self.body.kind(),
             source,
         };
-        let record = canon::to_line(self).map_err(at)?;
+        let record = canon::to_short(self).map_err(at)?;
         let signature = signer.sign(Message::Record(&record))?;
         let line = [
             KEY_PREFIX,

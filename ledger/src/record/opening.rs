@@ -150,12 +150,12 @@ pub enum OpeningProblem {
 }
 
 impl Opening {
-    /// Writes the line, without the newline.
+    /// Writes the line, without the newline. Whoever appends it reads it first ([`Self::parse`]).
     ///
     /// # Errors
     /// The values do not fit a line.
     pub fn to_line(&self) -> Result<Vec<u8>, WriteLineError> {
-        canon::to_line(self)
+        canon::to_short(self)
     }
 
     /// Reads one line strictly.

@@ -18,8 +18,6 @@ pub(super) struct Expected {
     pub(super) ids: Option<(u32, u32)>,
     /// No capability, and none to be had.
     pub(super) no_privilege: bool,
-    /// The workload's process stands beside pid 1; without a program there is none.
-    pub(super) workload: bool,
     /// How many filters every workload has.
     pub(super) base_filters: usize,
     /// The policy's filter.
@@ -57,8 +55,8 @@ const WORKLOAD: [&str; 7] = [
     "seccomp",
 ];
 
-/// Notes in `outcomes` what has no effect; returns the workload's user id as the host sees it.
-pub(super) fn read_back(init: i32, expected: &Expected, outcomes: &mut Outcomes) -> Option<u32> {
+/// Notes in `outcomes` what of pid 1's namespaces and tree has no effect.
+pub(super) fn tree(init: i32, expected: &Expected, outcomes: &mut Outcomes) {
     for (mechanism, name) in &expected.namespaces {
         outcomes.note(mechanism, differs(init, name));
     }
@@ -67,7 +65,17 @@ pub(super) fn read_back(init: i32, expected: &Expected, outcomes: &mut Outcomes)
         outcomes.note("pivot-root", Err(failure.clone()));
         outcomes.note("read-only", Err(failure));
     }
-    let workload = if expected.workload {
+}
+
+/// Notes in `outcomes` what of the workload's process has no effect, of pid 1 when nothing `runs`; returns the
+/// workload's user id as the host sees it.
+pub(super) fn workload(
+    init: i32,
+    expected: &Expected,
+    runs: bool,
+    outcomes: &mut Outcomes,
+) -> Option<u32> {
+    let workload = if runs {
         match only_child(init) {
             Some(pid) => pid,
             None => {
@@ -81,8 +89,10 @@ pub(super) fn read_back(init: i32, expected: &Expected, outcomes: &mut Outcomes)
     } else {
         init
     };
-    read_session_and_limits(workload, expected, outcomes);
-    match read_status(workload, expected, outcomes) {
+    if runs {
+        read_session_and_limits(workload, expected, outcomes);
+    }
+    match read_status(workload, expected, runs, outcomes) {
         Ok(uid) => Some(uid),
         Err(failure) => {
             for mechanism in WORKLOAD {
@@ -123,6 +133,7 @@ pub(super) fn uid_of(pid: i32) -> Option<u32> {
 fn read_status(
     workload: i32,
     expected: &Expected,
+    runs: bool,
     outcomes: &mut Outcomes,
 ) -> Result<u32, Failure> {
     let path = format!("/proc/{workload}/status");
@@ -183,7 +194,7 @@ fn read_status(
             held(field("NoNewPrivs")? == "1", "set no_new_privs"),
         );
     }
-    if expected.workload {
+    if runs {
         read_filters(
             field("Seccomp")?,
             field("Seccomp_filters").ok(),
@@ -266,9 +277,6 @@ fn read_session_and_limits(workload: i32, expected: &Expected, outcomes: &mut Ou
             Ok(values.next().flatten() == Some(limit) && values.next().flatten() == Some(limit))
         };
         outcomes.note("limit-files", held(read(), "limit open files"));
-    }
-    if !expected.workload {
-        return;
     }
     let read = || -> io::Result<bool> {
         let mut closing = true;

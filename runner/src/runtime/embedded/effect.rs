@@ -19,7 +19,6 @@ pub(super) fn expected(
     ids: &HostIds,
     wanted: libc::c_int,
     mapped: Vec<std::path::PathBuf>,
-    runs: bool,
 ) -> Expected {
     let mut namespaces = vec![("namespace-pid", "pid"), ("namespace-mount", "mnt")];
     namespaces.extend(
@@ -69,11 +68,10 @@ pub(super) fn expected(
         namespaces,
         ids: Some((ids.host_uid(), ids.host_gid())),
         no_privilege: true,
-        workload: runs,
         base_filters: spec.base.len(),
-        seccomp: runs && spec.seccomp.is_some(),
-        open_files: spec.open_files.filter(|_| runs),
-        session: runs,
+        seccomp: spec.seccomp.is_some(),
+        open_files: spec.open_files,
+        session: true,
         own_root: true,
         read_only,
         writable,
