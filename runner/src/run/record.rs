@@ -37,7 +37,11 @@ pub enum RecordError {
     /// A blob cannot be stored.
     #[error("a blob cannot be kept")]
     #[diagnostic(code(runner::record::blob))]
-    Blob(#[from] BlobError),
+    Blob(
+        #[from]
+        #[diagnostic_source]
+        BlobError,
+    ),
     /// A long list cannot be written to its blob.
     #[error("a long list cannot be written to its blob")]
     #[diagnostic(code(runner::record::list))]
@@ -45,7 +49,11 @@ pub enum RecordError {
     /// The run's lock cannot be taken.
     #[error("the run cannot be marked as going on")]
     #[diagnostic(code(runner::record::lock))]
-    Lock(#[from] FileError),
+    Lock(
+        #[from]
+        #[diagnostic_source]
+        FileError,
+    ),
     /// A value cannot be sealed.
     #[error("a value cannot be sealed")]
     #[diagnostic(code(runner::record::seal))]

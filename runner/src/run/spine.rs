@@ -151,6 +151,19 @@ pub enum RunError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Record(#[from] RecordError),
+    /// The workload ran, and what came of it is not recorded.
+    #[error(
+        "the workload ran, and its execution record is lost: only record {start} says that it began"
+    )]
+    #[diagnostic(code(runner::run::lost))]
+    Lost {
+        /// Its start record.
+        start: U53,
+        /// Why.
+        #[source]
+        #[diagnostic_source]
+        source: RecordError,
+    },
     /// The effective policy cannot be written.
     #[error("cannot write the effective policy")]
     #[diagnostic(code(runner::run::policy))]
@@ -312,7 +325,13 @@ pub fn execute(
         launch.terminal,
         launch.workspace,
     ));
-    let (artifacts, unseen) = places.list(&limits, &|| unread.pace(), &mut recorder)?;
+    let lost = |source| RunError::Lost {
+        start: start.sequence,
+        source,
+    };
+    let (artifacts, unseen) = places
+        .list(&limits, &|| unread.pace(), &mut recorder)
+        .map_err(lost)?;
     unmeasured.extend(unseen);
     let result = result(&seen);
     let mut body = Execution {
@@ -341,7 +360,7 @@ pub fn execute(
     let ended = recorder.execution(body.clone(), stdout, stderr, &now()?);
     // Waited for already, or nearly gone: nothing of the sandbox is left when this returns.
     let _ = crate::sys::process::wait(&init);
-    let ended = ended?;
+    let ended = ended.map_err(lost)?;
     drop(lock);
     // The record stands; from here on a caller that does not read holds up nothing but itself.
     let until = unread.speak_until();

@@ -10,6 +10,7 @@
 )]
 
 mod cli;
+mod disk;
 mod evidence;
 mod faults;
 mod filesystem;

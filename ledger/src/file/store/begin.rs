@@ -56,7 +56,15 @@ impl Store {
         line.push(b'\n');
         let mut state = State::default();
         state.take(chain, hash, &record, line.len() as u64)?;
-        write_first_segment(&layout, &line)?;
+        if let Err(error) = write_first_segment(&layout, &line) {
+            // A key of no ledger is of no use; one that may have a ledger stays.
+            let begun = durable::inspect_path(&layout.segment(0));
+            if let (KeyChoice::Own, Some(file), Ok(None)) = (&options.key, &key.file, begun) {
+                keys::discard_key(file);
+            }
+            return Err(error.into());
+        }
+        state.settle();
         let mut store = Self {
             layout,
             lock,

@@ -1,11 +1,10 @@
 //! Private keys in files: PKCS#8 PEM, for their owner alone.
 
-use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::bytes::key::{KeyId, LocalKey, PrivateKeyError, PublicKey, Signer as _};
-use crate::file::durable::{self, FileError, Operation};
+use crate::file::durable::{self, FileError};
 
 /// Longest key file that is read; a PKCS#8 Ed25519 key has about 120 bytes.
 const MAX_KEY_BYTES: u64 = 16 * 1024;
@@ -15,11 +14,11 @@ const MAX_KEY_BYTES: u64 = 16 * 1024;
 pub enum KeyFileError {
     /// The system refused.
     #[error(transparent)]
-    #[diagnostic(code(ledger::key::file))]
+    #[diagnostic(transparent)]
     File(#[from] FileError),
     /// There is none.
     #[error("there is no key file {}", .0.display())]
-    #[diagnostic(code(ledger::key::missing))]
+    #[diagnostic(code(ledger::key::missing), help("`runner key new FILE` makes one"))]
     Missing(PathBuf),
     /// There is one already.
     #[error("{} exists already", .0.display())]
@@ -29,8 +28,8 @@ pub enum KeyFileError {
     )]
     Exists(PathBuf),
     /// Not a regular file.
-    #[error("{} is not a regular file", .0.display())]
-    #[diagnostic(code(ledger::key::not_a_file))]
+    #[error("{} is not a regular file, expected a key in one", .0.display())]
+    #[diagnostic(code(ledger::key::not_a_file), help("name the file of a key"))]
     NotAFile(PathBuf),
     /// Others may read it.
     #[error("{} has mode {mode:04o}, expected a key that only its owner can read (0600)", path.display())]
@@ -58,7 +57,10 @@ pub enum KeyFileError {
     },
     /// Not a key.
     #[error("{} holds no usable key", path.display())]
-    #[diagnostic(code(ledger::key::form))]
+    #[diagnostic(
+        code(ledger::key::form),
+        help("restore the key from a copy; `runner key new FILE` makes one for another ledger")
+    )]
     Key {
         /// The file.
         path: PathBuf,
@@ -86,23 +88,16 @@ pub fn read_key_file(path: &Path) -> Result<LocalKey, KeyFileError> {
         let path = path.into();
         return Err(KeyFileError::ReadableByOthers { path, mode });
     }
-    let mut text = String::new();
-    let key = |source| KeyFileError::Key {
-        path: path.into(),
-        source,
-    };
-    match file.take(MAX_KEY_BYTES).read_to_string(&mut text) {
-        Ok(_) => LocalKey::from_pem(&text).map_err(key),
-        // Bytes that are not text.
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-            Err(key(PrivateKeyError::Form))
-        }
-        Err(source) => Err(KeyFileError::File(FileError {
-            operation: Operation::Read,
+    let mut bytes = Vec::new();
+    durable::read_most(&file, path, &mut bytes, MAX_KEY_BYTES)?;
+    // Bytes that are not text are no PEM.
+    std::str::from_utf8(&bytes)
+        .map_err(|_| PrivateKeyError::Form)
+        .and_then(LocalKey::from_pem)
+        .map_err(|source| KeyFileError::Key {
             path: path.into(),
             source,
-        })),
-    }
+        })
 }
 
 /// Makes a new key in a new file; the file is on the disk when this succeeds.
@@ -151,11 +146,19 @@ fn write_key(path: &Path, key: &LocalKey) -> Result<(), KeyFileError> {
         }
         other => other?,
     };
-    durable::write(&file, path, pem.as_bytes())?;
-    durable::sync_data(&file, path)?;
     let folder = path.parent().filter(|above| !above.as_os_str().is_empty());
-    durable::sync_folder(folder.unwrap_or(Path::new(".")))?;
-    Ok(())
+    let kept = durable::write(&file, path, pem.as_bytes())
+        .and_then(|()| durable::sync_data(&file, path))
+        .and_then(|()| durable::sync_folder(folder.unwrap_or(Path::new("."))));
+    if kept.is_err() {
+        discard_key(path);
+    }
+    Ok(kept?)
+}
+
+/// Removes a key that has signed nothing. What cannot be removed is a key of no ledger.
+pub(super) fn discard_key(path: &Path) {
+    let _ = durable::remove(path);
 }
 
 #[cfg(test)]

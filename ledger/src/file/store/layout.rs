@@ -83,6 +83,12 @@ impl Layout {
         self.runs().join(format!("{run}.lock"))
     }
 
+    /// The folders in it, whether they are there or not.
+    pub(super) fn folders(&self) -> [PathBuf; 4] {
+        let blobs = self.root.join("blobs");
+        [self.records(), blobs, self.runs(), self.torn()]
+    }
+
     pub(super) fn torn(&self) -> PathBuf {
         self.root.join("torn")
     }

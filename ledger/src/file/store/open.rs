@@ -73,6 +73,10 @@ impl Store {
     pub fn open(options: &OpenOptions<'_>, stamp: &Stamp) -> Result<Self, OpenLedgerError> {
         let layout = Layout::new(durable::absolute(options.dir)?);
         refuse_what_is_no_ledger(&layout, options.create)?;
+        refuse_root_elsewhere(&layout)?;
+        for folder in layout.folders() {
+            durable::expect_folder(&folder)?;
+        }
         if durable::list(&layout.records())?.is_empty() {
             refuse_to_begin(options, &layout)?;
         }
@@ -170,6 +174,7 @@ impl Store {
         for (file, line) in &strangers {
             heads::forget(file, &line.ledger)?;
         }
+        store.cover_close()?;
         Ok(store)
     }
 }
@@ -203,6 +208,18 @@ pub(super) fn refuse_what_is_no_ledger(
         Ok(())
     } else {
         Err(OpenLedgerError::Missing(root.to_owned()))
+    }
+}
+
+/// Nothing keeps root from writing to anybody's ledger; its owner could not even read it any more.
+fn refuse_root_elsewhere(layout: &Layout) -> Result<(), OpenLedgerError> {
+    use std::os::unix::fs::MetadataExt as _;
+    let path = layout.segment(0);
+    match durable::inspect_name(&path)?.map(|facts| facts.uid()) {
+        Some(owner) if owner != 0 && rustix::process::geteuid().is_root() => {
+            Err(OpenLedgerError::OfAnotherUser { path, owner })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -270,6 +287,10 @@ pub(super) fn find(
     let mut differences = Vec::new();
     for known in &acknowledged {
         differences.extend(acknowledged::difference(known, &state, layout)?);
+    }
+    let size = state.size();
+    if differences.is_empty() && acknowledged.iter().any(|known| known.size >= size) {
+        state.settle();
     }
     Ok(Found {
         state,

@@ -45,6 +45,8 @@ pub(super) struct State {
     pub(super) offset: u64,
     pub(super) host: Option<HostTip>,
     pub(super) open: Vec<OpenStart>,
+    /// How far the disk has the records for certain: a segment, and a place in it.
+    settled: (u64, u64),
     /// Tree hashes that this process has not written to `tree` yet, …
     fresh: Vec<Hash>,
     /// … and the size of the tree without them.
@@ -97,6 +99,23 @@ impl State {
             end
         };
         Ok(())
+    }
+
+    /// Every record is on the disk: this process flushed them, or somebody who did said so.
+    pub(super) const fn settle(&mut self) {
+        self.settled = (self.segment(), self.offset);
+    }
+
+    /// From where on nobody knows whether the disk has a segment's records.
+    pub(super) const fn unsettled(&self, segment: u64) -> u64 {
+        let (settled, offset) = self.settled;
+        if settled > segment {
+            u64::MAX
+        } else if settled == segment {
+            offset
+        } else {
+            0
+        }
     }
 
     /// Root of the tree of all records.
@@ -305,14 +324,17 @@ impl Tip {
             self.standby,
             self.closed_at.map(U53::value),
         );
-        Some(State {
+        let mut state = State {
             chain,
             frontier,
             offset: self.offset.value(),
             host: self.host,
             open: self.open,
+            settled: (0, 0),
             fresh: vec![],
             fresh_from: size,
-        })
+        };
+        state.settle();
+        Some(state)
     }
 }

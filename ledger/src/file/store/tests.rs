@@ -15,6 +15,7 @@ use crate::record::{Note, OPENING_PREFIX, Opening, Record, Salt, Salted, Tool};
 
 mod appending;
 mod caches;
+mod faults;
 mod fuzz;
 mod opening;
 mod property;
@@ -30,6 +31,12 @@ impl Place {
     fn new() -> Self {
         let at = tempfile::tempdir().unwrap();
         Self { at }
+    }
+
+    /// As [`Self::new`], in memory where there is such a folder: a flush costs nothing there.
+    fn in_memory() -> Self {
+        let at = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        Self { at: at.unwrap() }
     }
 
     fn dir(&self) -> PathBuf {
