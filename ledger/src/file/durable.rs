@@ -25,6 +25,8 @@ use std::io::{self, BufRead, Read as _, Seek, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use super::kill;
+
 /// Mode of every file that the store makes: for its owner alone.
 const FILE_MODE: u32 = 0o600;
 /// Mode of every folder that the store makes.
@@ -183,11 +185,14 @@ fn attempt<T>(
     path: &Path,
     act: impl FnOnce() -> io::Result<T>,
 ) -> Result<T, FileError> {
-    act().map_err(|source| FileError {
+    kill::before(operation);
+    let done = act().map_err(|source| FileError {
         operation,
         path: path.to_owned(),
         source,
-    })
+    });
+    kill::after(operation);
+    done
 }
 
 /// `None` instead of an error when the file is not there.
@@ -374,6 +379,7 @@ pub(super) fn inspect_name(path: &Path) -> Result<Option<std::fs::Metadata>, Fil
 
 /// Writes at the file's position.
 pub(super) fn write(mut file: &File, path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    kill::during_write(file, bytes, None);
     attempt(Operation::Write, path, || file.write_all(bytes))
 }
 
@@ -384,6 +390,7 @@ pub(super) fn write_at(
     bytes: &[u8],
     offset: u64,
 ) -> Result<(), FileError> {
+    kill::during_write(file, bytes, Some(offset));
     attempt(Operation::Write, path, || file.write_all_at(bytes, offset))
 }
 

@@ -385,6 +385,7 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
         events.end(&finished);
     }
     tell(global, args, &finished, store.root());
+    crate::sys::fault::point("before exit");
     Ok(status(&finished))
 }
 

@@ -22,6 +22,7 @@ use super::relay::Stdin;
 use super::streams::{self, Measured};
 use super::supervise::{End, Seen, Signals};
 use crate::plan::{self, CompileError, Job, Launch, LaunchError, Plan, Program, Runtime};
+use crate::sys::fault;
 use crate::sys::process::Ended;
 
 /// What is to be run and how.
@@ -180,12 +181,14 @@ pub fn execute(
     let signals = Signals::block().map_err(system("receive signals by descriptor"))?;
     let (inner, outer) =
         streams::connect(plan.job.terminal, stdin).map_err(system("make pipes"))?;
+    fault::point("before launch");
     let launch = match runtime.launch(&plan, inner) {
         Ok(launch) => launch,
         Err(error) => {
             return not_executed(&mut recorder, &plan, runtime, obstacle(&plan, &error), &now);
         }
     };
+    fault::point("after launch");
     let controls = launch.effect.controls(&plan);
     if let Some(no_run) = stands_in_the_way(&plan, &launch, &controls) {
         end(&launch);
@@ -210,6 +213,7 @@ pub fn execute(
             return Err(error.into());
         }
     };
+    fault::point("after start record");
     observer.event(&Event::Started {
         run,
         start,
@@ -258,7 +262,9 @@ pub fn execute(
     } else {
         (stdout, stderr)
     };
+    fault::point("before execution record");
     let ended = recorder.execution(body.clone(), stdout, stderr, &now()?)?;
+    fault::point("after execution record");
     drop(lock);
     // The record stands; from here on a caller that does not read holds up nothing but itself.
     drop(unread);

@@ -15,6 +15,7 @@ use nix::time::{ClockId, clock_gettime};
 use super::output::{Capture, Stream};
 use super::relay::{Forward, Input, STALL, read_ready, set_nonblocking, timeout};
 use crate::init::wire::{self, FromInit, ToInit};
+use crate::sys::fault;
 use crate::sys::process::{self, Ended};
 use crate::sys::terminal;
 
@@ -153,6 +154,7 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
     }
     let began = boot_time()?;
     let deadline = watch.deadline.map(|limit| began.saturating_add(limit));
+    fault::point("before go");
     if wire::send(watch.control, &ToInit::Go).is_err() {
         let how = process::wait(watch.init)?;
         return Ok(Seen {
@@ -161,6 +163,7 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
             survivors: None,
         });
     }
+    fault::point("after go");
     let mut state = State {
         end: None,
         ended_at: None,
@@ -398,6 +401,7 @@ fn read_some(
     };
     let bytes = buffer.get(..count).unwrap_or_default();
     let taken = channel.capture.take(bytes);
+    fault::point("during output");
     channel
         .forward
         .add(bytes.get(..taken.forward).unwrap_or_default());
