@@ -1,6 +1,7 @@
 //! Finding and opening the ledger and its key.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ledger::bytes::time::Stamp;
@@ -114,9 +115,32 @@ pub(super) fn open(
         create,
     };
     let stamp = crate::host::now(&crate::host::boot_id()?)?;
+    await_remains(&dir);
     let mut store = Store::open(&options, &stamp)?;
     tell(global, &mut store);
     Ok((store, stamp))
+}
+
+/// Before a run whose runner was killed is closed, and its places swept: what it left is over.
+fn await_remains(dir: &Path) {
+    match crate::run::await_end(&dir.join("runs")) {
+        Ok(alive) => {
+            for pid in alive {
+                report::warning_line(&format!(
+                    "process {pid} is pid 1 of a run whose runner is gone, and does not end; `kill -KILL {pid}` ends its tree"
+                ));
+            }
+        }
+        // The ledger cannot be opened either, and that says what to do.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory
+            ) => {}
+        Err(error) => report::warning_line(&format!(
+            "cannot tell whether processes of killed runs are alive: {error}"
+        )),
+    }
 }
 
 /// Tells what happened to the ledger.

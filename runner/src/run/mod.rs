@@ -8,10 +8,12 @@ mod observe;
 pub mod output;
 mod record;
 mod relay;
+mod remains;
 mod spine;
 mod streams;
 mod supervise;
 
 pub use record::RecordError;
 pub use relay::Stdin;
+pub use remains::await_end;
 pub use spine::{Event, Finished, Observer, Request, RunError, execute};

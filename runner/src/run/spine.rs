@@ -19,6 +19,7 @@ use super::observe::Places;
 use super::output::Stream;
 use super::record::{RecordError, Recorder};
 use super::relay::Stdin;
+use super::remains;
 use super::streams::{self, Measured};
 use super::supervise::{End, Seen, Signals};
 use crate::plan::{self, CompileError, Job, Launch, LaunchError, Plan, Program, Runtime};
@@ -193,6 +194,10 @@ pub fn execute(
     if let Some(no_run) = stands_in_the_way(&plan, &launch, &controls) {
         end(&launch);
         return not_executed(&mut recorder, &plan, runtime, no_run, &now);
+    }
+    if let Err(error) = remains::note(&lock, launch.init_pid) {
+        end(&launch);
+        return Err(system("note pid 1 in the lock of the run")(error));
     }
     for remark in &launch.effect.remarks {
         observer.event(&Event::Remark(remark));

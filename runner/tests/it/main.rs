@@ -10,11 +10,13 @@
 )]
 
 mod cli;
+mod concurrency;
 mod evidence;
 mod faults;
 mod filesystem;
 mod host_files;
 mod identity;
+mod kills;
 mod leftovers;
 mod network;
 mod order;
