@@ -82,7 +82,8 @@ impl Events {
     }
 
     fn line(&mut self, value: &serde_json::Value) {
-        if let Err(error) = writeln!(self.to, "{value}")
+        // In one write: a line is there or is not, also when this process is killed or others write there, too.
+        if let Err(error) = self.to.write_all(format!("{value}\n").as_bytes())
             && !self.failed
         {
             self.failed = true;

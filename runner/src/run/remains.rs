@@ -53,11 +53,21 @@ pub fn await_end(runs: &Path) -> io::Result<Vec<i32>> {
     let mut alive = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "lock")
-            && let Some(pid) = abandoned(&path)?
+        if path.extension().is_none_or(|extension| extension != "lock") {
+            continue;
+        }
+        // What is no file is the ledger's to say.
+        let mut options = File::options();
+        options
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let Ok(file) = options.open(&path) else {
+            continue;
+        };
+        // The lock last: whoever asks for it at the same moment would take the run for one that goes on.
+        if let Some(pid) = noted(&file)?
             && let Some(init) = find(pid)?
+            && is_free(&file)?
             && !ends(&init, until)?
         {
             alive.push(pid);
@@ -66,27 +76,23 @@ pub fn await_end(runs: &Path) -> io::Result<Vec<i32>> {
     Ok(alive)
 }
 
-/// Who is pid 1 of a run whose runner is gone.
-fn abandoned(path: &Path) -> io::Result<Option<i32>> {
-    let mut options = File::options();
-    // What is no file is the ledger's to say.
-    options
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let Ok(mut file) = options.open(path) else {
-        return Ok(None);
-    };
-    match file.try_lock_shared() {
-        Ok(()) => file.unlock()?,
-        Err(TryLockError::WouldBlock) => return Ok(None),
-        Err(TryLockError::Error(error)) => return Err(error),
-    }
+/// Who is pid 1 of a run; nobody as long as it is not noted.
+fn noted(file: &File) -> io::Result<Option<i32>> {
     let mut text = String::new();
-    Ok(match (&mut file).take(MAX_NOTE).read_to_string(&mut text) {
-        Ok(_) => text.trim_end().parse().ok().filter(|pid| *pid > 1),
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
-        Err(error) => return Err(error),
-    })
+    match file.take(MAX_NOTE).read_to_string(&mut text) {
+        Ok(_) => Ok(text.trim_end().parse().ok().filter(|pid| *pid > 1)),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether no runner keeps the run alive.
+fn is_free(file: &File) -> io::Result<bool> {
+    match file.try_lock_shared() {
+        Ok(()) => file.unlock().map(|()| true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
 }
 
 /// The process, if it is a pid 1 of ours and not somebody who has its number now.
@@ -147,7 +153,9 @@ mod tests {
         held.lock().unwrap();
         assert_eq!(await_end(at.path()).unwrap(), [0; 0]);
         drop(held);
-        assert_eq!(abandoned(&path).unwrap(), Some(pid));
+        let file = File::open(&path).unwrap();
+        assert!(is_free(&file).unwrap());
+        assert_eq!(noted(&file).unwrap(), Some(pid));
         let init = find(pid).unwrap().unwrap();
         assert!(!ends(&init, Instant::now()).unwrap());
         // Its end ends the wait.
@@ -170,7 +178,8 @@ mod tests {
             "\u{fe}",
         ] {
             std::fs::write(&path, text).unwrap();
-            assert_eq!(abandoned(&path).unwrap(), None, "{text:?}");
+            let file = File::open(&path).unwrap();
+            assert_eq!(noted(&file).unwrap(), None, "{text:?}");
         }
         assert!(find(std::process::id().cast_signed()).unwrap().is_none());
     }
