@@ -4,6 +4,7 @@
 //! that was acknowledged is missing, and no process, mount, placeholder or temporary file is left.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -198,9 +199,26 @@ impl Killing {
             .collect()
     }
 
+    /// Waits for children of a killed runner that had not executed pid 1 yet: they hold its locks until they see that
+    /// it is gone, and what it left would be removed only by the run after the next one.
+    fn await_unexecuted(&self) {
+        let folders = [
+            "state/containment-ledger/placeholders",
+            "state/containment-ledger/default/runs",
+        ];
+        for folder in folders.map(|folder| self.world.path(folder)) {
+            for name in names(&folder) {
+                // Swept meanwhile is as good.
+                let is_held = |path| File::open(path).is_ok_and(|file| file.try_lock().is_err());
+                until("the end of a child", || !is_held(folder.join(&name)));
+            }
+        }
+    }
+
     /// The next run works without help, and nothing is amiss then. `context` is what was done.
     #[track_caller]
     fn is_well(&self, context: &str) {
+        self.await_unexecuted();
         let next = self.world.exec(&self.flags, &["true"]);
         assert_eq!(next.code, Some(0), "{context}: {next:#?}");
         assert!(!next.err.contains("does not end"), "{context}: {next:#?}");

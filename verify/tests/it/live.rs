@@ -225,7 +225,7 @@ fn without_the_lock_it_verifies_as_well() {
 fn a_ledger_verifies_while_it_passes_the_border_of_a_segment() {
     let at = tempfile::tempdir().unwrap();
     let mut store = open(at.path());
-    while store.size() < SEGMENT_RECORDS - 12 {
+    while store.size() < SEGMENT_RECORDS - 5 {
         let note = Body::Note(Note {
             text: "n".to_owned(),
         });
@@ -240,7 +240,7 @@ fn a_ledger_verifies_while_it_passes_the_border_of_a_segment() {
         .append(note, None, &stamp(), Durability::Durable)
         .unwrap();
     drop(store);
-    let records = watch(at.path(), 2, 16);
+    let records = watch(at.path(), 2, 6);
     assert!(records > SEGMENT_RECORDS, "{records}");
     assert!(
         at.path()
