@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -158,29 +158,32 @@ impl Killing {
     }
 
     /// A run that ends by itself, one that stays when `stays`.
-    fn command(&self, stays: bool) -> Command {
+    fn command(&self, stays: bool, flags: &str) -> Command {
         let script = if stays {
             "echo out; sleep 600 & wait"
         } else {
             "echo out; : & wait"
         };
         let workload = ["sh", "-c", script, &self.marker];
-        let mut command = self.world.exec_command(&self.flags, &workload);
-        command.stdin(Stdio::null());
-        command
+        let flags = format!("{} {flags}", self.flags);
+        self.world.exec_command(&flags, &workload)
     }
 
-    /// A run that is killed when it passes a point for the n-th time; `false` when it did not.
-    fn killed_at(&self, point: &str, number: u32) -> bool {
-        let mut command = self.command(false);
-        command.env("RUNNER_KILL", format!("{point}=KILL#{number}"));
+    /// Whether a run was killed; else it ended as it should.
+    fn is_killed(&self, command: &mut Command) -> bool {
         let output = command.output().unwrap();
-        if output.status.signal() == Some(9) {
-            return true;
+        let killed = output.status.signal() == Some(9);
+        if !killed {
+            Ran::of(output).ended(0);
         }
-        let ran = Ran::of(output);
-        assert_eq!(ran.code, Some(0), "{point} #{number}: {ran:#?}");
-        false
+        killed
+    }
+
+    /// A run that is killed when it passes a point.
+    fn kill_at(&self, point: &str) {
+        let mut command = self.command(false, "");
+        command.env("RUNNER_KILL", format!("{point}=KILL"));
+        assert!(self.is_killed(&mut command), "{point}");
     }
 
     /// What was acknowledged: records by number, and hashes.
@@ -222,6 +225,12 @@ impl Killing {
         let next = self.world.exec(&self.flags, &["true"]);
         assert_eq!(next.code, Some(0), "{context}: {next:#?}");
         assert!(!next.err.contains("does not end"), "{context}: {next:#?}");
+        self.is_sound(context);
+    }
+
+    /// Nothing is amiss, and nothing left.
+    #[track_caller]
+    fn is_sound(&self, context: &str) {
         let (evidence, findings) = walked(&self.world.ledger());
         let bad = findings.iter().find(|finding| {
             finding.code.class() != Class::Observation || finding.code != Code::Recovered
@@ -306,50 +315,62 @@ impl Killing {
     }
 }
 
-#[test]
-fn a_first_run_may_die_at_every_call_to_the_disk() {
-    let _ = ready!();
+/// Kills `attempt` at the first, the second, … passage of each point until it is not passed that often. Returns how
+/// many were killed.
+fn kill_at_all(mut attempt: impl FnMut(&str, u32) -> bool) -> u32 {
     let mut kills = 0;
     for point in CALLS {
         let mut number = 1;
-        loop {
-            let killing = Killing::new();
-            if !killing.killed_at(point, number) {
-                break;
-            }
-            killing.is_well(&format!("{point} #{number}"));
-            verifies(&killing.world);
+        while attempt(point, number) {
             number += 1;
-            kills += 1;
         }
         // A point that is never passed would test nothing.
         assert!(number > 1, "{point}: never passed");
+        kills += number - 1;
     }
     println!("{kills} killed");
-    assert!(kills > 60, "{kills}");
+    kills
 }
 
 #[test]
-fn a_later_run_may_die_at_every_call_to_the_disk() {
+fn whoever_begins_a_ledger_may_die_at_every_call_to_the_disk() {
+    let _ = ready!();
+    let kills = kill_at_all(|point, number| {
+        let killing = Killing::new();
+        let mut command = killing.world.command(["note", "first"]);
+        command.env("RUNNER_KILL", format!("{point}=KILL#{number}"));
+        let output = command.output().unwrap();
+        if output.status.signal() != Some(9) {
+            Ran::of(output).ended(0);
+            return false;
+        }
+        killing.world.run("note next").ended(0);
+        killing.is_sound(&format!("{point} #{number}"));
+        verifies(&killing.world);
+        true
+    });
+    assert!(kills > 50, "{kills}");
+}
+
+#[test]
+fn a_run_may_die_at_every_call_to_the_disk() {
     let _ = ready!();
     let killing = Killing::new();
     killing.is_well("the first run");
-    // Folders are made, and synced, only where a ledger is begun.
-    let mut kills = 0;
-    for point in CALLS.iter().filter(|point| !point.ends_with("folder")) {
-        let mut number = 1;
-        while killing.killed_at(point, number) {
-            killing.is_well(&format!("{point} #{number}"));
-            number += 1;
-            kills += 1;
-        }
-        assert!(number > 1, "{point}: never passed");
-    }
-    println!("{kills} killed");
-    assert!(kills > 20, "{kills}");
+    let mut run = 0;
+    let kills = kill_at_all(|point, number| {
+        // A policy of its own: its blob is not there yet.
+        run += 1;
+        let mut command = killing.command(false, &format!("--env V{run}=x"));
+        command.env("RUNNER_KILL", format!("{point}=KILL#{number}"));
+        let killed = killing.is_killed(&mut command);
+        killing.is_well(&format!("{point} #{number}"));
+        killed
+    });
+    assert!(kills > 40, "{kills}");
     verifies(&killing.world);
-    let outcomes = killing.outcomes();
     // Not all had begun, and not all of those had not ended.
+    let outcomes = killing.outcomes();
     assert!(outcomes.contains(&"interrupted"), "{outcomes:?}");
 }
 
@@ -360,7 +381,7 @@ fn a_runner_killed_at_a_named_point_takes_its_sandbox_along() {
     killing.is_well("the first run");
     for point in POINTS {
         let before = killing.outcomes().len();
-        let mut command = killing.command(*point == "after go" || *point == "during output");
+        let mut command = killing.command(*point == "after go" || *point == "during output", "");
         command.env("RUNNER_KILL", format!("{point}=STOP"));
         let mut child = command.spawn().unwrap();
         assert!(
@@ -401,7 +422,7 @@ fn whoever_opens_the_ledger_next_waits_for_the_end_of_a_tree() {
     let _ = ready!();
     let killing = Killing::new();
     killing.is_well("the first run");
-    let mut command = killing.command(true);
+    let mut command = killing.command(true, "");
     command.env("RUNNER_KILL", "during output=STOP");
     let mut child = command.spawn().unwrap();
     assert!(has_stopped(&child));
@@ -425,7 +446,7 @@ fn whoever_opens_the_ledger_next_waits_for_the_end_of_a_tree() {
 fn a_tree_that_does_not_end_is_said() {
     let _ = ready!();
     let killing = Killing::new();
-    let mut command = killing.command(true);
+    let mut command = killing.command(true, "");
     command.env("RUNNER_KILL", "during output=STOP");
     let mut child = command.spawn().unwrap();
     assert!(has_stopped(&child));
@@ -468,7 +489,7 @@ fn a_runner_may_be_killed_at_any_moment() {
         .map(|_| {
             let killing = Killing::new();
             let began = Instant::now();
-            assert!(!killing.killed_at("no such point", 1));
+            assert!(!killing.is_killed(&mut killing.command(false, "")));
             began.elapsed()
         })
         .collect();
@@ -480,7 +501,7 @@ fn a_runner_may_be_killed_at_any_moment() {
         let killing = Killing::new();
         let until = killed + EACH;
         while killed < until {
-            let mut child = killing.command(false).spawn().unwrap();
+            let mut child = killing.command(false, "").spawn().unwrap();
             std::thread::sleep(Duration::from_micros(numbers.below(median)));
             child.kill().unwrap();
             let status = child.wait().unwrap();
@@ -510,7 +531,7 @@ fn a_killed_pid_1_is_never_an_exit() {
         "after go",
         "during output",
     ] {
-        let mut command = killing.command(true);
+        let mut command = killing.command(true, "");
         command.env("RUNNER_KILL", format!("{point}=STOP"));
         let child = command.spawn().unwrap();
         assert!(has_stopped(&child), "{point}");
@@ -585,7 +606,7 @@ fn another_run_that_goes_on_is_not_closed() {
         "during output",
         "before execution record",
     ] {
-        assert!(killing.killed_at(point, 1), "{point}");
+        killing.kill_at(point);
         let note = killing.world.run("note next").ended(0);
         assert_eq!(
             note.err.matches("recorded as interrupted").count(),
@@ -612,10 +633,17 @@ fn a_signal_at_a_named_point_ends_the_run_and_is_recorded() {
     for (name, number) in [("TERM", 15), ("INT", 2), ("HUP", 1)] {
         for point in POINTS {
             let before = killing.outcomes().len();
-            let mut command = killing.command(matches!(
-                *point,
-                "after launch" | "after start record" | "before go" | "after go" | "during output"
-            ));
+            let mut command = killing.command(
+                matches!(
+                    *point,
+                    "after launch"
+                        | "after start record"
+                        | "before go"
+                        | "after go"
+                        | "during output"
+                ),
+                "",
+            );
             command.env("RUNNER_KILL", format!("{point}={name}"));
             let output = command.output().unwrap();
             let context = format!("{name} {point}");
