@@ -317,9 +317,9 @@ impl Killing {
 
 /// Kills `attempt` at the first, the second, … passage of each point until it is not passed that often. Returns how
 /// many were killed.
-fn kill_at_all(mut attempt: impl FnMut(&str, u32) -> bool) -> u32 {
+fn kill_at_all(calls: &[&str], mut attempt: impl FnMut(&str, u32) -> bool) -> u32 {
     let mut kills = 0;
-    for point in CALLS {
+    for point in calls {
         let mut number = 1;
         while attempt(point, number) {
             number += 1;
@@ -335,7 +335,9 @@ fn kill_at_all(mut attempt: impl FnMut(&str, u32) -> bool) -> u32 {
 #[test]
 fn whoever_begins_a_ledger_may_die_at_every_call_to_the_disk() {
     let _ = ready!();
-    let kills = kill_at_all(|point, number| {
+    let (last, calls) = CALLS.split_last().unwrap();
+    assert_eq!(*last, "before remove", "there is nothing to remove yet");
+    let kills = kill_at_all(calls, |point, number| {
         let killing = Killing::new();
         let mut command = killing.world.command(["note", "first"]);
         command.env("RUNNER_KILL", format!("{point}=KILL#{number}"));
@@ -358,7 +360,7 @@ fn a_run_may_die_at_every_call_to_the_disk() {
     let killing = Killing::new();
     killing.is_well("the first run");
     let mut run = 0;
-    let kills = kill_at_all(|point, number| {
+    let kills = kill_at_all(&CALLS, |point, number| {
         // A policy of its own: its blob is not there yet.
         run += 1;
         let mut command = killing.command(false, &format!("--env V{run}=x"));
@@ -485,9 +487,9 @@ fn a_runner_may_be_killed_at_any_moment() {
     let seed = std::env::var("RUNNER_TEST_SEED").map_or(0x5eed_0f17, |text| text.parse().unwrap());
     println!("RUNNER_TEST_SEED={seed}");
     let mut numbers = Numbers(seed);
+    let killing = Killing::new();
     let mut times: Vec<Duration> = (0..9)
         .map(|_| {
-            let killing = Killing::new();
             let began = Instant::now();
             assert!(!killing.is_killed(&mut killing.command(false, "")));
             began.elapsed()
@@ -495,6 +497,7 @@ fn a_runner_may_be_killed_at_any_moment() {
         .collect();
     times.sort();
     let median = u64::try_from(times[times.len() / 2].as_micros()).unwrap();
+    let mut limit = median;
     let (mut killed, mut ended) = (0, 0);
     while killed < KILLS {
         // The first moments of each batch are those of a ledger that is begun.
@@ -502,7 +505,7 @@ fn a_runner_may_be_killed_at_any_moment() {
         let until = killed + EACH;
         while killed < until {
             let mut child = killing.command(false, "").spawn().unwrap();
-            std::thread::sleep(Duration::from_micros(numbers.below(median)));
+            std::thread::sleep(Duration::from_micros(numbers.below(limit)));
             child.kill().unwrap();
             let status = child.wait().unwrap();
             if status.signal() == Some(9) {
@@ -510,13 +513,15 @@ fn a_runner_may_be_killed_at_any_moment() {
             } else {
                 assert_eq!(status.code(), Some(0));
                 ended += 1;
+                // The machine has less to do than when the median was taken.
+                limit = (limit - limit / 10).max(1_000);
             }
             assert!(ended < 5 * KILLS, "only {killed} were killed in time");
         }
         killing.is_well(&format!("seed {seed}, {killed} killed"));
         verifies(&killing.world);
     }
-    println!("{killed} killed, {ended} ended before, median {median} µs");
+    println!("{killed} killed, {ended} ended before, limit {median} to {limit} µs");
 }
 
 #[test]
