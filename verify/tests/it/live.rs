@@ -201,7 +201,7 @@ fn without_the_lock_it_verifies_as_well() {
     let mut store = open(at.path());
     let policy = put_policy(&mut store);
     let lock = at.path().join("ledger/lock");
-    std::fs::set_permissions(&lock, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&lock, std::fs::Permissions::from_mode(0o0)).unwrap();
     if std::fs::File::open(&lock).is_ok() {
         eprintln!("SKIPPED: without_the_lock_it_verifies_as_well: root may open every file");
         return;
