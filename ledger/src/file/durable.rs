@@ -6,9 +6,9 @@
 //! flock(lock)                                      one writer at a time
 //! pwrite(segment)                                  opening and record together
 //! fdatasync(segment)                               from here on the record is kept
-//! write(checkpoint.new) rename(checkpoint)         not synced: an empty one counts as absent
+//! pwrite(checkpoint.new) rename(checkpoint)        not synced: an empty one counts as absent
 //! pwrite(tree) write(tip.new) rename(tip)          caches, not synced
-//! write(….heads.new) rename(….heads)               not synced
+//! pwrite(….heads.new) rename(….heads)              not synced
 //! ```
 //!
 //! A new name in a folder is durable only once the folder is synced; [`sync_folder`] does that for
@@ -22,7 +22,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::{DirBuilder, File, FileType, OpenOptions, TryLockError};
 use std::io::{self, BufRead, Read as _, Seek, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::kill;
@@ -414,6 +414,13 @@ pub(super) fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
     attempt(Operation::Rename, to, || std::fs::rename(from, to))
 }
 
+/// Gives a file a name that nothing has; `false` when the file is missing, something has the name, or the file system
+/// cannot tell.
+pub(super) fn rename_new(from: &Path, to: &Path) -> Result<bool, FileError> {
+    use rustix::fs::RenameFlags;
+    rename_if(from, to, RenameFlags::NOREPLACE)
+}
+
 /// Removes a file; nothing to do when it is missing.
 pub(super) fn remove(path: &Path) -> Result<(), FileError> {
     if_there(attempt(Operation::Remove, path, || {
@@ -457,12 +464,19 @@ pub(super) enum Durability {
     Synced,
 }
 
-/// Replaces a file's content whole: nobody ever reads half of it. Callers hold the lock that keeps others
-/// from the same temporary file, `<path>.new`.
+/// Replaces a file's content whole: nobody who reads it under the lock ever gets half of it. Callers hold the lock
+/// that keeps others from the same temporary file, `<path>.new`.
+///
+/// Making a file and giving up the one before costs more than writing it. So the two are kept and take turns, by
+/// renameat2(2) with RENAME_EXCHANGE, as long as the content's length stays: written over in place, a file of one
+/// block holds after a crash either what it held before or what was written.
 pub(super) fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), FileError> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".new");
     let temporary = PathBuf::from(temporary);
+    if durability == Durability::Unsynced && take_turns(path, &temporary, bytes)? {
+        return Ok(());
+    }
     let file = create_empty(&temporary)?;
     if durability == Durability::Unsynced {
         reserve(&file, bytes.len() as u64);
@@ -471,10 +485,57 @@ pub(super) fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Resu
     if durability == Durability::Synced {
         sync_data(&file, &temporary)?;
     }
-    rename(&temporary, path)?;
+    // What had the name becomes the temporary file of the next time.
+    if durability == Durability::Synced || !exchange(&temporary, path)? {
+        rename(&temporary, path)?;
+    }
     match path.parent() {
         Some(folder) if durability == Durability::Synced => sync_folder(folder),
         _ => Ok(()),
+    }
+}
+
+/// A block of any file system; what fits one is written as one.
+const BLOCK: usize = 512;
+
+/// Writes over the earlier file, if there is one of this length, and gives it the name.
+fn take_turns(path: &Path, earlier: &Path, bytes: &[u8]) -> Result<bool, FileError> {
+    let Ok(Some(file)) = open_to_write(earlier) else {
+        return Ok(false);
+    };
+    let facts = inspect(&file, earlier)?;
+    if facts.len() != bytes.len() as u64 || bytes.len() > BLOCK || facts.nlink() != 1 {
+        return Ok(false);
+    }
+    write_at(&file, earlier, bytes, 0)?;
+    exchange(earlier, path)
+}
+
+/// Swaps the names of two files; `false` where one is missing or the file system cannot.
+fn exchange(one: &Path, other: &Path) -> Result<bool, FileError> {
+    rename_if(one, other, rustix::fs::RenameFlags::EXCHANGE)
+}
+
+/// renameat2(2) where it can be done as the flags say.
+fn rename_if(from: &Path, to: &Path, flags: rustix::fs::RenameFlags) -> Result<bool, FileError> {
+    use rustix::fs::{CWD, renameat_with};
+    use rustix::io::Errno;
+    const CANNOT: [Errno; 5] = [
+        Errno::NOENT,
+        Errno::EXIST,
+        Errno::INVAL,
+        Errno::NOSYS,
+        Errno::OPNOTSUPP,
+    ];
+    let renamed = attempt(Operation::Rename, to, || {
+        Ok(renameat_with(CWD, from, CWD, to, flags)?)
+    });
+    match renamed {
+        Ok(()) => Ok(true),
+        Err(error) => match Errno::from_io_error(&error.source) {
+            Some(errno) if CANNOT.contains(&errno) => Ok(false),
+            _ => Err(error),
+        },
     }
 }
 
@@ -501,7 +562,35 @@ mod tests {
         replace(&file, b"two", Durability::Unsynced).unwrap();
         assert_eq!(read(&file).unwrap().unwrap(), b"two");
         assert_eq!(mode(&file), 0o600);
-        assert_eq!(list(&folder).unwrap(), ["file"]);
+        assert_eq!(list(&folder).unwrap(), ["file", "file.new"]);
+    }
+
+    #[test]
+    fn two_files_take_turns_while_the_length_stays() {
+        use std::os::unix::fs::MetadataExt as _;
+        let at = tempfile::tempdir().unwrap();
+        let file = at.path().join("file");
+        let inode = || std::fs::metadata(&file).unwrap().ino();
+        replace(&file, b"a", Durability::Unsynced).unwrap();
+        let first = inode();
+        replace(&file, b"b", Durability::Unsynced).unwrap();
+        let second = inode();
+        assert_ne!(first, second);
+        replace(&file, b"c", Durability::Unsynced).unwrap();
+        assert_eq!(inode(), first);
+        assert_eq!(read(&file).unwrap().unwrap(), b"c");
+        // Another length, a second name and a torn leftover never show.
+        for text in ["longer", "x", "longer", "y"] {
+            replace(&file, text.as_bytes(), Durability::Unsynced).unwrap();
+            assert_eq!(read(&file).unwrap().unwrap(), text.as_bytes());
+        }
+        let other = at.path().join("other");
+        std::fs::hard_link(at.path().join("file.new"), &other).unwrap();
+        let kept = std::fs::read(&other).unwrap();
+        replace(&file, b"z", Durability::Unsynced).unwrap();
+        replace(&file, b"w", Durability::Unsynced).unwrap();
+        assert_eq!(read(&file).unwrap().unwrap(), b"w");
+        assert_eq!(std::fs::read(&other).unwrap(), kept);
     }
 
     #[test]

@@ -131,7 +131,18 @@ impl Source {
         let mut findings = Vec::new();
         // Held until lengths are noted; dropping the file lets it go.
         let lock = folder.lock()?;
-        let checkpoint = folder.checkpoint(&mut findings)?;
+        let mut checkpoint = folder.checkpoint(&mut findings)?;
+        // Without the lock it may have been written over while it was read: two readings that agree are whole.
+        for _ in 0..TRIES {
+            if matches!(lock, Lock::Held(_)) || checkpoint.is_none() {
+                break;
+            }
+            let again = folder.checkpoint(&mut Vec::new())?;
+            if again == checkpoint {
+                break;
+            }
+            checkpoint = again;
+        }
         let records = folder.open("records", OFlags::DIRECTORY)?;
         let segments = match records {
             Opened::File(records) => {

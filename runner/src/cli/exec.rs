@@ -16,7 +16,7 @@ use super::events::{Events, OpenEventsError};
 use super::status::status;
 use super::{FAILED, Global, ledger as ledgers, report};
 use crate::plan::{Input, Job, Reason, Runtime, Secret};
-use crate::run::{Event, Finished, Observer, Request, Stdin, execute};
+use crate::run::{Event, Finished, Ledger, Observer, Request, Stdin, execute};
 
 /// Exit statuses, for `exec --help`.
 const STATUSES: &str = "Exit status: the workload's own; 124 deadline; 125 the runner failed or the record cannot be kept; \
@@ -312,11 +312,6 @@ pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
         }
         Err(Failure::Ledger(error)) => fail(error),
         Err(Failure::Run(error)) => fail(error),
-        Err(Failure::Host(error)) => fail(error),
-        Err(Failure::File(error)) => {
-            report::error_line(&format!("cannot read the ledger: {error}"));
-            FAILED
-        }
         Err(Failure::Io(error)) => {
             report::error_line(&error.to_string());
             FAILED
@@ -341,8 +336,6 @@ enum Failure {
     Exec(ExecError),
     Ledger(ledgers::LedgerError),
     Run(crate::run::RunError),
-    Host(crate::host::GatherHostError),
-    File(ledger::file::durable::FileError),
     Io(io::Error),
 }
 
@@ -357,12 +350,20 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
         .map(Events::open)
         .transpose()
         .map_err(|error| Failure::Exec(error.into()))?;
-    let (mut store, stamp) =
-        ledgers::open(global, true, args.accept_rollback).map_err(Failure::Ledger)?;
-    let host = crate::host::gather(store.newest_host().map_err(Failure::File)?.as_ref())
-        .map_err(Failure::Host)?;
+    let place = ledgers::Place::of(global).map_err(Failure::Ledger)?;
+    let stamp = ledgers::stamp().map_err(Failure::Ledger)?;
+    // The launch already sweeps places that a killed run's tree may have mounted.
+    place.await_remains();
+    let open = || place.open(global, true, args.accept_rollback, &stamp);
+    let mut ledger = Ledger::to_open(&open);
+    if !place.is_begun() {
+        // What a plan keeps out of reach must be there when the plan is made.
+        ledger
+            .store()
+            .map_err(|error| Failure::Ledger(error.into()))?;
+    }
     let job = args
-        .job(ledgers::evidence(global, Some(&store)))
+        .job(ledgers::evidence(global, true))
         .map_err(Failure::Exec)?;
     let stdin = Stdin::choose(args.interactive || args.terminal).map_err(Failure::Io)?;
     let now = || crate::host::now(&stamp.clock.boot_id).map_err(io::Error::other);
@@ -370,7 +371,7 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
         policy,
         job,
         runtime: runtime.as_ref(),
-        host: &host,
+        host: &crate::host::gather,
         now: &now,
         clear: args.clear,
         stdin,
@@ -379,8 +380,11 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
         quiet: global.quiet,
         events: events.as_mut(),
     };
-    let finished = execute(request, &mut store, &mut watcher).map_err(Failure::Run)?;
-    ledgers::tell(global, &mut store);
+    let finished = execute(request, &mut ledger, &mut watcher).map_err(Failure::Run)?;
+    let store = ledger
+        .store()
+        .map_err(|error| Failure::Ledger(error.into()))?;
+    ledgers::tell(global, store);
     if let Some(events) = &mut events {
         events.end(&finished);
     }

@@ -255,7 +255,8 @@ fn count_others() -> Option<u32> {
         let name = entry.ok()?.file_name();
         let name = name.to_string_lossy();
         if name.bytes().all(|byte| byte.is_ascii_digit()) && *name != *own {
-            let stat = std::fs::read_to_string(format!("/proc/{name}/stat")).unwrap_or_default();
+            let stat =
+                crate::sys::pseudo::read_text(format!("/proc/{name}/stat")).unwrap_or_default();
             let state = stat
                 .rsplit_once(") ")
                 .and_then(|(_, rest)| rest.chars().next());

@@ -1,4 +1,5 @@
-//! What the runner and pid 1 say to each other, as length-prefixed JSON over a socket pair.
+//! What the runner and pid 1 say to each other, over a socket pair: each message its length, then its
+//! content in postcard's form (both sides are the same program, and the filters alone would be 20 KB of JSON).
 //!
 //! ```text
 //! runner ── Spec ──► init        what to build, once
@@ -34,6 +35,8 @@ pub const CONTROL: RawFd = 3;
 pub const INIT_NAME: &std::ffi::CStr = c"containment-init";
 /// Longest message; a plan with every possible flag stays far below.
 const MAX_MESSAGE: u32 = 16 << 20;
+/// Bytes that say how long a message is.
+const LENGTH: usize = size_of::<u32>();
 
 /// What pid 1 is to build and run. What is absent is not built.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -198,7 +201,7 @@ pub enum WireError {
     Io(#[from] io::Error),
     /// Not a message.
     #[error("not a message: {0}")]
-    Form(#[from] serde_json::Error),
+    Form(#[from] postcard::Error),
     /// Longer than any message.
     #[error("a message of {0} bytes")]
     TooLong(u64),
@@ -209,13 +212,13 @@ pub enum WireError {
 /// # Errors
 /// The other side is gone.
 pub fn send<T: Serialize>(mut stream: &UnixStream, message: &T) -> Result<(), WireError> {
-    let body = serde_json::to_vec(message)?;
-    let length = u32::try_from(body.len())
+    let mut frame = postcard::to_extend(message, vec![0; LENGTH])?;
+    let length = frame.len() - LENGTH;
+    let length = u32::try_from(length)
         .ok()
-        .filter(|length| *length <= MAX_MESSAGE);
-    let length = length.ok_or(WireError::TooLong(body.len() as u64))?;
-    let mut frame = length.to_le_bytes().to_vec();
-    frame.extend_from_slice(&body);
+        .filter(|length| *length <= MAX_MESSAGE)
+        .ok_or(WireError::TooLong(length as u64))?;
+    frame[..LENGTH].copy_from_slice(&length.to_le_bytes());
     stream
         .write_all(&frame)
         .map_err(|error| match error.kind() {
@@ -233,7 +236,7 @@ pub fn receive<T: DeserializeOwned>(mut stream: &UnixStream) -> Result<T, WireEr
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => WireError::Gone,
         _ => WireError::Io(error),
     };
-    let mut word = [0; 4];
+    let mut word = [0; LENGTH];
     stream.read_exact(&mut word).map_err(gone)?;
     let length = u32::from_le_bytes(word);
     if length == FAILURE_MARK {
@@ -252,7 +255,7 @@ pub fn receive<T: DeserializeOwned>(mut stream: &UnixStream) -> Result<T, WireEr
     }
     let mut body = vec![0; length as usize];
     stream.read_exact(&mut body).map_err(gone)?;
-    Ok(serde_json::from_slice(&body)?)
+    Ok(postcard::from_bytes(&body)?)
 }
 
 /// Passes a descriptor (unix(7), SCM_RIGHTS).

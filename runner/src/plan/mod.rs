@@ -100,11 +100,17 @@ pub trait Runtime {
         tree.cwd(job)
     }
 
-    /// Builds the sandbox up to the point where the workload would run, and says what took effect.
+    /// Builds the sandbox up to the point where the workload would run, and says what took effect. While another
+    /// process builds, `meanwhile` is called, once for each process that is tried.
     ///
     /// # Errors
     /// The sandbox cannot be built at all.
-    fn launch(&self, plan: &Plan, streams: Streams) -> Result<Launch, LaunchError>;
+    fn launch(
+        &self,
+        plan: &Plan,
+        streams: Streams,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<Launch, LaunchError>;
 }
 
 /// What one runtime on this host intends.

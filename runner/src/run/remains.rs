@@ -22,15 +22,20 @@ use crate::sys::process;
 
 /// How long the end of all trees is waited for: far more than the kernel needs for one of thousands of processes.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Longer is no process id.
-const MAX_NOTE: u64 = 20;
+/// Longer is no note.
+const MAX_NOTE: u64 = 64;
+
+/// `<run> <pid>`, of one length: the file may hold the note of an earlier run.
+fn text(run: &str, init_pid: i32) -> String {
+    format!("{run} {init_pid:<11}\n")
+}
 
 /// Notes who is pid 1 of a run.
 ///
 /// # Errors
 /// The file system refuses.
 pub(super) fn note(lock: &RunLock, init_pid: i32) -> io::Result<()> {
-    let text = format!("{init_pid}\n");
+    let text = text(&lock.run().to_string(), init_pid);
     let mut left = text.as_bytes();
     while !left.is_empty() {
         let written = nix::unistd::write(lock, left)?;
@@ -53,9 +58,10 @@ pub fn await_end(runs: &Path) -> io::Result<Vec<i32>> {
     let mut alive = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        if path.extension().is_none_or(|extension| extension != "lock") {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(run) = name.and_then(|name| name.strip_suffix(".lock")) else {
             continue;
-        }
+        };
         // What is no file is the ledger's to say.
         let mut options = File::options();
         options
@@ -65,7 +71,7 @@ pub fn await_end(runs: &Path) -> io::Result<Vec<i32>> {
             continue;
         };
         // The lock last: whoever asks for it at the same moment would take the run for one that goes on.
-        if let Some(pid) = noted(&file)?
+        if let Some(pid) = noted(&file, run)?
             && let Some(init) = find(pid)?
             && is_free(&file)?
             && !ends(&init, until)?
@@ -77,10 +83,14 @@ pub fn await_end(runs: &Path) -> io::Result<Vec<i32>> {
 }
 
 /// Who is pid 1 of a run; nobody as long as it is not noted.
-fn noted(file: &File) -> io::Result<Option<i32>> {
+fn noted(file: &File, run: &str) -> io::Result<Option<i32>> {
     let mut text = String::new();
     match file.take(MAX_NOTE).read_to_string(&mut text) {
-        Ok(_) => Ok(text.trim_end().parse().ok().filter(|pid| *pid > 1)),
+        Ok(_) => Ok(text
+            .split_once(' ')
+            .filter(|(of, _)| *of == run)
+            .and_then(|(_, pid)| pid.trim_end().parse().ok())
+            .filter(|pid| *pid > 1)),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
         Err(error) => Err(error),
     }
@@ -147,7 +157,7 @@ mod tests {
         let mut child = pid_1();
         let pid = child.id().cast_signed();
         let path = at.path().join("run.lock");
-        std::fs::write(&path, format!("{pid}\n")).unwrap();
+        std::fs::write(&path, text("run", pid)).unwrap();
         // Somebody holds the lock: the run goes on.
         let held = File::open(&path).unwrap();
         held.lock().unwrap();
@@ -155,7 +165,7 @@ mod tests {
         drop(held);
         let file = File::open(&path).unwrap();
         assert!(is_free(&file).unwrap());
-        assert_eq!(noted(&file).unwrap(), Some(pid));
+        assert_eq!(noted(&file, "run").unwrap(), Some(pid));
         let init = find(pid).unwrap().unwrap();
         assert!(!ends(&init, Instant::now()).unwrap());
         // Its end ends the wait.
@@ -172,14 +182,16 @@ mod tests {
         for text in [
             "",
             "x",
-            "-1\n",
-            "1\n",
-            "99999999999999999999999\n",
-            "\u{fe}",
+            "7\n",
+            "earlier 7\n",
+            "run -1\n",
+            "run 1\n",
+            "run 99999999999999999999999\n",
+            "run \u{e9}\n",
         ] {
             std::fs::write(&path, text).unwrap();
             let file = File::open(&path).unwrap();
-            assert_eq!(noted(&file).unwrap(), None, "{text:?}");
+            assert_eq!(noted(&file, "run").unwrap(), None, "{text:?}");
         }
         assert!(find(std::process::id().cast_signed()).unwrap().is_none());
     }

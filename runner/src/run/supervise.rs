@@ -36,6 +36,8 @@ const GRACE: Duration = Duration::from_secs(1);
 /// What is read from a stream after the end at most; no pipe holds as much, so beyond it someone who is not of
 /// the tree goes on writing.
 const DRAINED: usize = 16 << 20;
+/// How much is read from a stream at once.
+const BUFFER: usize = 64 << 10;
 
 /// Signals that this process receives by descriptor from now on.
 /// Dropped, it takes what came and lets signals act as before.
@@ -62,6 +64,20 @@ impl Signals {
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// Does something that may take long and of which nothing is lost when it is broken off: meanwhile the signals that
+    /// end a run end this process at once, also one that came before.
+    pub(super) fn allowed<T>(&self, work: impl FnOnce() -> T) -> io::Result<T> {
+        let mut ending = SigSet::empty();
+        ENDING
+            .iter()
+            .filter_map(|number| Signal::try_from(*number).ok())
+            .for_each(|signal| ending.add(signal));
+        let blocked = ending.thread_swap_mask(SigmaskHow::SIG_UNBLOCK)?;
+        let done = work();
+        blocked.thread_set_mask()?;
+        Ok(done)
     }
 
     /// Whether the operator wants an end. To be asked when the workload is dead, as this takes all signals.
@@ -172,6 +188,7 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
         interrupts: 0,
     };
     let mut spoke_last = false;
+    let mut buffer = vec![0; BUFFER];
     loop {
         let now = boot_time()?;
         if state.end.is_none() && deadline.is_some_and(|deadline| now >= deadline) {
@@ -198,23 +215,33 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
         if ready.control {
             spoke_last |= !take_message(watch.control, &mut state)?;
         }
-        pass_output(watch, &ready, cut)?;
-        pass_input(watch, &ready);
-        if ready.init {
+        pass_output(watch, &ready, &mut buffer, cut)?;
+        pass_input(watch, &ready, &mut buffer);
+        // Pid 1 was alone, and has closed what it had: it is past its last step, and the kernel takes its namespaces apart.
+        // What follows need not wait for that, only whoever says that everything is gone.
+        let alone = spoke_last && state.survivors == Some(0);
+        if ready.init || alone {
             break;
         }
     }
-    let how = process::wait(watch.init)?;
+    let how = match state.end {
+        Some(_) if state.survivors == Some(0) => None,
+        _ => Some(process::wait(watch.init)?),
+    };
     // Words that were said just before the end.
     while !spoke_last && take_message(watch.control, &mut state)? {}
     // The tree is dead: what is in the pipes is all there will be.
-    drain(watch, cut)?;
+    drain(watch, &mut buffer, cut)?;
     let ended = match state.ended_at {
         Some(at) => at,
         None => boot_time()?,
     };
     Ok(Seen {
-        end: state.end.unwrap_or(End::Lost(how)),
+        end: match (state.end, how) {
+            (Some(end), _) => end,
+            (None, Some(how)) => End::Lost(how),
+            (None, None) => return Err(io::Error::other("pid 1 ended, and nothing says how")),
+        },
         duration: ended.saturating_sub(began),
         survivors: state.survivors,
     })
@@ -368,9 +395,9 @@ fn kill(init: &OwnedFd) -> io::Result<()> {
 fn pass_output(
     watch: &mut Watch<'_>,
     ready: &Ready,
+    buffer: &mut [u8],
     cut: &mut dyn FnMut(Stream),
 ) -> io::Result<()> {
-    let mut buffer = [0; 64 << 10];
     for (channel, (from, room)) in watch
         .channels
         .iter_mut()
@@ -380,7 +407,7 @@ fn pass_output(
             channel.forward.write_ready();
         }
         if *from {
-            read_some(channel, &mut buffer, cut)?;
+            read_some(channel, buffer, cut)?;
         }
     }
     Ok(())
@@ -411,12 +438,11 @@ fn read_some(
     Ok(count)
 }
 
-fn drain(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> io::Result<()> {
-    let mut buffer = [0; 64 << 10];
+fn drain(watch: &mut Watch<'_>, buffer: &mut [u8], cut: &mut dyn FnMut(Stream)) -> io::Result<()> {
     for channel in &mut watch.channels {
         let mut drained = 0;
         while drained < DRAINED {
-            match read_some(channel, &mut buffer, cut)? {
+            match read_some(channel, buffer, cut)? {
                 0 => break,
                 count => drained += count,
             }
@@ -426,8 +452,7 @@ fn drain(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> io::Result<()> {
     Ok(())
 }
 
-fn pass_input(watch: &mut Watch<'_>, ready: &Ready) {
-    let mut buffer = [0; 64 << 10];
+fn pass_input(watch: &mut Watch<'_>, ready: &Ready, buffer: &mut [u8]) {
     let Some(input) = &mut watch.input else {
         return;
     };
@@ -435,7 +460,7 @@ fn pass_input(watch: &mut Watch<'_>, ready: &Ready) {
         input.to.write_ready();
     }
     if ready.input {
-        input.read_ready(&mut buffer);
+        input.read_ready(buffer);
     }
     if input.is_over() {
         // The workload sees the end.

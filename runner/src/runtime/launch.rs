@@ -44,14 +44,15 @@ fn system(attempt: &'static str) -> impl Fn(io::Error) -> LaunchError {
     move |source| LaunchError::System { attempt, source }
 }
 
-/// Makes pid 1 in `namespaces`, lets `map` write its maps, and hands it the specification. `planted` stand at the
-/// numbers after the control descriptor, in this order.
+/// Makes pid 1 in `namespaces`, lets `map` write its maps, and hands it the specification, which is made then;
+/// `meanwhile` is called while pid 1 builds. `planted` stand at the numbers after the control descriptor, in this order.
 pub(super) fn start(
     namespaces: libc::c_int,
     prepared: Prepared,
     map: impl FnOnce(i32) -> Result<(), Failure>,
-    spec: &Spec,
-) -> Result<Init, LaunchError> {
+    spec: impl FnOnce() -> Result<Spec, LaunchError>,
+    meanwhile: &mut dyn FnMut(),
+) -> Result<(Init, Spec), LaunchError> {
     let (ours, theirs) = UnixStream::pair().map_err(system("make a socket pair"))?;
     let Prepared { streams, planted } = prepared;
     let mut descriptors = vec![
@@ -74,7 +75,9 @@ pub(super) fn start(
     })?;
     map(held.pid).map_err(LaunchError::Maps)?;
     let (pid, pidfd) = held.release().map_err(system("release pid 1"))?;
-    let (report, terminal) = match exchange(&ours, spec) {
+    // Made while the program of pid 1 starts.
+    let said = spec().and_then(|spec| Ok((exchange(&ours, &spec, meanwhile)?, spec)));
+    let ((report, terminal), spec) = match said {
         Ok(said) => said,
         Err(error) => {
             end(&pidfd);
@@ -86,13 +89,14 @@ pub(super) fn start(
         end(&pidfd);
         return Err(not_built(what, report.outcomes));
     }
-    Ok(Init {
+    let init = Init {
         pid,
         pidfd,
         control: ours,
         report,
         terminal,
-    })
+    };
+    Ok((init, spec))
 }
 
 /// What it means that pid 1 ended without a report.
@@ -124,7 +128,11 @@ fn not_built(what: String, outcomes: Outcomes) -> LaunchError {
 }
 
 /// Sends the specification; takes the report, and the terminal that may follow it.
-fn exchange(control: &UnixStream, spec: &Spec) -> Result<(Report, Option<OwnedFd>), LaunchError> {
+fn exchange(
+    control: &UnixStream,
+    spec: &Spec,
+    meanwhile: &mut dyn FnMut(),
+) -> Result<(Report, Option<OwnedFd>), LaunchError> {
     let until = Instant::now() + REPORT_WITHIN;
     let limit = |limit| {
         let read = control.set_read_timeout(limit);
@@ -137,6 +145,7 @@ fn exchange(control: &UnixStream, spec: &Spec) -> Result<(Report, Option<OwnedFd
         Ok(()) | Err(WireError::Gone) => {}
         Err(error) => return Err(before_report(&error)),
     }
+    meanwhile();
     await_report(control, until)?;
     let report: Report = wire::receive(control).map_err(|error| before_report(&error))?;
     let terminal = if report.terminal {

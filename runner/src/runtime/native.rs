@@ -62,7 +62,12 @@ impl Runtime for Native {
         asked.unwrap_or_else(|| "/".into())
     }
 
-    fn launch(&self, plan: &Plan, streams: Streams) -> Result<Launch, LaunchError> {
+    fn launch(
+        &self,
+        plan: &Plan,
+        streams: Streams,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<Launch, LaunchError> {
         let spec = Spec {
             identity: None,
             root: None,
@@ -80,14 +85,15 @@ impl Runtime for Native {
             program: Some(launch::program(plan)),
             fault: crate::sys::fault::text(),
         };
-        let init = launch::start(
+        let (init, _) = launch::start(
             0,
             launch::Prepared {
                 streams,
                 planted: Vec::new(),
             },
             |_| Ok(()),
-            &spec,
+            || Ok(spec),
+            meanwhile,
         )?;
         let mut effect = Effect::new(launch::found(plan, init.report.program.as_ref()));
         effect.launch = vec!["native".to_owned()];

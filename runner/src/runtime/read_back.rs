@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::mechanism::{Failure, Outcomes, mounts};
+use crate::sys::pseudo;
 
 /// What must be seen.
 #[derive(Debug, Default)]
@@ -114,7 +115,7 @@ fn only_child(init: i32) -> Option<i32> {
 
 /// The real user id of a process as the host sees it; `None` when it cannot be read.
 pub(super) fn uid_of(pid: i32) -> Option<u32> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let text = pseudo::read_text(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
@@ -125,8 +126,8 @@ fn read_status(
     outcomes: &mut Outcomes,
 ) -> Result<u32, Failure> {
     let path = format!("/proc/{workload}/status");
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| Failure::call(format!("read {path}"), &error))?;
+    let text =
+        pseudo::read_text(&path).map_err(|error| Failure::call(format!("read {path}"), &error))?;
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|line| line.strip_prefix(':'))
@@ -230,7 +231,7 @@ fn read_filters(mode: &str, count: Option<&str>, expected: &Expected, outcomes: 
 }
 
 fn own_filters() -> usize {
-    let text = std::fs::read_to_string("/proc/self/status").ok();
+    let text = pseudo::read_text("/proc/self/status").ok();
     let count = text.as_ref().and_then(|text| {
         let line = text
             .lines()
@@ -244,7 +245,7 @@ fn own_filters() -> usize {
 fn read_session_and_limits(workload: i32, expected: &Expected, outcomes: &mut Outcomes) {
     if expected.session {
         let read = || -> io::Result<bool> {
-            let stat = std::fs::read_to_string(format!("/proc/{workload}/stat"))?;
+            let stat = pseudo::read_text(format!("/proc/{workload}/stat"))?;
             let session = stat
                 .rsplit_once(") ")
                 .and_then(|(_, rest)| rest.split(' ').nth(3));
@@ -254,7 +255,7 @@ fn read_session_and_limits(workload: i32, expected: &Expected, outcomes: &mut Ou
     }
     if let Some(limit) = expected.open_files {
         let read = || -> io::Result<bool> {
-            let limits = std::fs::read_to_string(format!("/proc/{workload}/limits"))?;
+            let limits = pseudo::read_text(format!("/proc/{workload}/limits"))?;
             let line = limits
                 .lines()
                 .find_map(|line| line.strip_prefix("Max open files"));
@@ -279,7 +280,7 @@ fn read_session_and_limits(workload: i32, expected: &Expected, outcomes: &mut Ou
                 .parse()
                 .map_err(io::Error::other)?;
             if number > 2 {
-                let info = std::fs::read_to_string(entry.path())?;
+                let info = pseudo::read_text(entry.path())?;
                 let flags = info
                     .lines()
                     .find_map(|line| line.strip_prefix("flags:"))

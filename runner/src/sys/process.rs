@@ -114,7 +114,7 @@ fn ended(info: &libc::siginfo_t) -> Ended {
 /// # Errors
 /// /proc cannot be read.
 pub fn children_of(pid: libc::pid_t) -> io::Result<Vec<libc::pid_t>> {
-    match std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
+    match super::pseudo::read_text(format!("/proc/{pid}/task/{pid}/children")) {
         Ok(text) => {
             return Ok(text
                 .split_whitespace()
@@ -131,7 +131,7 @@ pub fn children_of(pid: libc::pid_t) -> io::Result<Vec<libc::pid_t>> {
             continue;
         };
         // A process that ended meanwhile is nobody's child.
-        let Ok(stat) = std::fs::read(format!("/proc/{child}/stat")) else {
+        let Ok(stat) = super::pseudo::read(format!("/proc/{child}/stat")) else {
             continue;
         };
         let stat = String::from_utf8_lossy(&stat);

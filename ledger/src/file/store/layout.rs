@@ -74,6 +74,11 @@ impl Layout {
         self.root.join("runs")
     }
 
+    /// What the next run makes its lock of.
+    pub(super) fn spare_lock(&self) -> PathBuf {
+        self.runs().join("spare")
+    }
+
     pub(super) fn run_lock(&self, run: &RunId) -> PathBuf {
         self.runs().join(format!("{run}.lock"))
     }

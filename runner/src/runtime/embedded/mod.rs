@@ -44,7 +44,12 @@ impl Runtime for Embedded {
         answers::answer(control, policy, job)
     }
 
-    fn launch(&self, plan: &Plan, streams: Streams) -> Result<Launch, LaunchError> {
+    fn launch(
+        &self,
+        plan: &Plan,
+        streams: Streams,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<Launch, LaunchError> {
         let ids = HostIds::choose(plan.job.as_root).map_err(|error| LaunchError::Step {
             what: error_chain(&error),
         })?;
@@ -57,7 +62,7 @@ impl Runtime for Embedded {
         }
         let mut outcomes = Outcomes::default();
         let possible = possible_namespaces(flags, &mut outcomes)?;
-        let launch = self.build(plan, streams, ids, possible, flags, outcomes);
+        let launch = self.build(plan, streams, ids, (possible, flags), outcomes, meanwhile);
         launch.map_err(|error| match error {
             LaunchError::Mechanism { what, outcomes, .. } => {
                 let lost = plan.intended.keys().filter_map(|control| {
@@ -92,9 +97,9 @@ impl Embedded {
         plan: &Plan,
         streams: Streams,
         ids: HostIds,
-        possible: libc::c_int,
-        wanted: libc::c_int,
+        (possible, wanted): (libc::c_int, libc::c_int),
         mut outcomes: Outcomes,
+        meanwhile: &mut dyn FnMut(),
     ) -> Result<Launch, LaunchError> {
         let inside = IdentitySpec {
             uid: plan.policy.process.user.unwrap_or(DEFAULT_INSIDE),
@@ -112,30 +117,33 @@ impl Embedded {
             unprotected,
             mapped,
         } = built;
-        let filter = filter(plan)?;
-        let spec = Spec {
-            identity: Some(inside.clone()),
-            protect: protect.clone(),
-            loopback: has(libc::CLONE_NEWNET) && plan.policy.network.mode == NetworkMode::Loopback,
-            host_name: has(libc::CLONE_NEWUTS),
-            deny_user_namespaces: plan.policy.nesting == Nesting::Deny,
-            give_up_privilege: true,
-            open_files: plan.policy.resources.open_files.map(|limit| limit.value()),
-            landlock: (plan.policy.nesting == Nesting::Deny).then(|| landlock(plan)),
-            terminal: plan.job.terminal,
-            owns_tree: has(libc::CLONE_NEWPID),
-            program: Some(launch::program(plan)),
-            fault: fault::text(),
-            root: Some(root),
-            base: base_filters(plan)?,
-            seccomp: filter,
+        let spec = || {
+            Ok(Spec {
+                identity: Some(inside.clone()),
+                protect: protect.clone(),
+                loopback: has(libc::CLONE_NEWNET)
+                    && plan.policy.network.mode == NetworkMode::Loopback,
+                host_name: has(libc::CLONE_NEWUTS),
+                deny_user_namespaces: plan.policy.nesting == Nesting::Deny,
+                give_up_privilege: true,
+                open_files: plan.policy.resources.open_files.map(|limit| limit.value()),
+                landlock: (plan.policy.nesting == Nesting::Deny).then(|| landlock(plan)),
+                terminal: plan.job.terminal,
+                owns_tree: has(libc::CLONE_NEWPID),
+                program: Some(launch::program(plan)),
+                fault: fault::text(),
+                root: Some(root),
+                base: base_filters(plan)?,
+                seccomp: filter(plan)?,
+            })
         };
         let kept = launch::Prepared { streams, planted };
-        let init = match launch::start(
+        let (init, spec) = match launch::start(
             possible,
             kept.try_clone()?,
             |pid| ids.write_maps(pid, &inside),
-            &spec,
+            spec,
+            meanwhile,
         ) {
             Err(LaunchError::Namespaces { .. }) if possible == wanted => {
                 let fewer = drop_refused(possible, &mut outcomes)?;
@@ -145,7 +153,8 @@ impl Embedded {
                         errno: "EAGAIN".to_owned(),
                     });
                 }
-                return self.build(plan, kept.streams, ids, fewer, wanted, outcomes);
+                let kinds = (fewer, wanted);
+                return self.build(plan, kept.streams, ids, kinds, outcomes, meanwhile);
             }
             Err(LaunchError::Maps(failure)) => {
                 drop(placeholders);
@@ -161,7 +170,8 @@ impl Embedded {
                 // The user's own ids need no helper; groups stay, and `user` is lost for that.
                 outcomes.note("set-groups", Err(failure));
                 let own = HostIds::Own { uid, gid };
-                return self.build(plan, kept.streams, own, possible, wanted, outcomes);
+                let kinds = (possible, wanted);
+                return self.build(plan, kept.streams, own, kinds, outcomes, meanwhile);
             }
             started => started?,
         };

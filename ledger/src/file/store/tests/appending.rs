@@ -186,6 +186,33 @@ fn a_run_whose_runner_died_is_closed_as_interrupted() {
     assert!(matches!(&records[4].body, Body::Execution(end) if end.start == first));
 }
 
+fn left_in(folder: &std::path::Path) -> Vec<std::ffi::OsString> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().file_name()).collect()
+}
+
+#[test]
+fn the_next_run_takes_the_lock_file_of_the_one_before() {
+    use std::os::unix::fs::MetadataExt as _;
+    let place = Place::new();
+    let mut store = place.open();
+    let runs = place.dir().join("runs");
+    let inode = |name: &str| std::fs::metadata(runs.join(name)).unwrap().ino();
+    let first = store.begin_run(run_id()).unwrap();
+    let file = inode(&format!("{}.lock", first.run()));
+    // A child that was forked meanwhile holds the file open.
+    let held = std::os::fd::AsFd::as_fd(&first)
+        .try_clone_to_owned()
+        .unwrap();
+    drop(first);
+    assert_eq!(inode("spare"), file);
+    let second = store.begin_run(run_id()).unwrap();
+    assert_eq!(inode(&format!("{}.lock", second.run())), file);
+    let third = store.begin_run(run_id()).unwrap();
+    drop((second, third, held));
+    assert_eq!(left_in(&runs), ["spare"]);
+}
+
 #[test]
 fn what_dead_processes_left_in_runs_is_swept() {
     let place = Place::new();
@@ -197,10 +224,9 @@ fn what_dead_processes_left_in_runs_is_swept() {
     std::fs::write(runs.join("00.lock"), "").unwrap();
     std::fs::write(runs.join("00.blob"), "half").unwrap();
     place.open();
-    let left = std::fs::read_dir(&runs).unwrap().count();
-    assert_eq!(left, 2, "what is held stays");
+    assert_eq!(left_in(&runs).len(), 2, "what is held stays");
     drop((kept, blob));
-    assert_eq!(std::fs::read_dir(&runs).unwrap().count(), 0);
+    assert_eq!(left_in(&runs), ["spare"]);
 }
 
 #[test]
@@ -227,10 +253,7 @@ fn blobs_are_named_by_their_content() {
         b"bit by bit"
     );
     drop(store.blob_writer().unwrap());
-    assert_eq!(
-        std::fs::read_dir(place.dir().join("runs")).unwrap().count(),
-        0
-    );
+    assert!(left_in(&place.dir().join("runs")).is_empty());
 }
 
 #[test]
