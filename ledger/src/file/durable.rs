@@ -477,6 +477,8 @@ pub(super) fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Resu
     if durability == Durability::Unsynced && take_turns(path, &temporary, bytes)? {
         return Ok(());
     }
+    // A copy by hard link keeps what it has.
+    remove(&temporary)?;
     let file = create_empty(&temporary)?;
     if durability == Durability::Unsynced {
         reserve(&file, bytes.len() as u64);
@@ -511,8 +513,11 @@ fn take_turns(path: &Path, earlier: &Path, bytes: &[u8]) -> Result<bool, FileErr
     exchange(earlier, path)
 }
 
-/// Swaps the names of two files; `false` where one is missing or the file system cannot.
+/// Swaps the names of two files; `false` where one is missing or no file, or the file system cannot.
 fn exchange(one: &Path, other: &Path) -> Result<bool, FileError> {
+    if !inspect_name(other)?.is_some_and(|facts| facts.is_file()) {
+        return Ok(false);
+    }
     rename_if(one, other, rustix::fs::RenameFlags::EXCHANGE)
 }
 

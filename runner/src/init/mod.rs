@@ -48,6 +48,9 @@ fn serve(control: &UnixStream) -> i32 {
     let Ok(spec) = wire::receive::<Spec>(control) else {
         return FAILED;
     };
+    if wire::receive_planted(control, spec.planted).is_err() {
+        return FAILED;
+    }
     fault::set(spec.fault.clone());
     if !spec.owns_tree && nix::sys::prctl::set_child_subreaper(true).is_err() {
         return FAILED;

@@ -31,6 +31,8 @@ use crate::sys::process::Ended;
 
 /// Number of pid 1's control descriptor.
 pub const CONTROL: RawFd = 3;
+/// Planted descriptors get numbers from here on, in their order; each arrives at the number between.
+const PLANTED: RawFd = CONTROL + 2;
 /// argv[0] by which this program knows that it is pid 1 of a sandbox.
 pub const INIT_NAME: &std::ffi::CStr = c"containment-init";
 /// Longest message; a plan with every possible flag stays far below.
@@ -67,10 +69,30 @@ pub struct Spec {
     pub terminal: bool,
     /// Pid 1 of a pid namespace: its end ends the tree. Else it reaps and kills its descendants itself.
     pub owns_tree: bool,
+    /// Descriptors that follow, each by itself.
+    pub planted: u32,
     /// What to run; absent for a trial that stops at the report.
     pub program: Option<ProgramSpec>,
     /// The tests' switch ([`crate::sys::fault`]).
     pub fault: Option<String>,
+}
+
+/// The number that a planted descriptor will have.
+#[must_use]
+pub fn planted_number(index: usize) -> RawFd {
+    PLANTED.saturating_add(RawFd::try_from(index).unwrap_or(RawFd::MAX))
+}
+
+/// Takes the descriptors that follow a specification and gives them their numbers.
+///
+/// # Errors
+/// One did not come, or there is no room for it.
+pub fn receive_planted(stream: &UnixStream, count: u32) -> Result<(), WireError> {
+    for index in 0..count as usize {
+        let descriptor = receive_descriptor(stream)?;
+        crate::sys::descriptor::plant(descriptor, planted_number(index))?;
+    }
+    Ok(())
 }
 
 /// What to run.

@@ -197,9 +197,17 @@ pub fn execute(
         stdin,
     } = request;
     let now = || now().map_err(system("read the clocks"));
+    let signals = Signals::block().map_err(system("receive signals by descriptor"))?;
+    let (inner, outer) = streams::connect(job.terminal, stdin).map_err(system("make pipes"))?;
+    // Pid 1 starts while the plan is made; it waits for the plan.
+    let begun = runtime.begin(&policy, &job, inner);
     let plan = plan::compile(policy, job, runtime)?;
     if plan.is_refused() {
-        let (mut recorder, _lock) = announce(ledger, &plan, host, clear, &now)?;
+        drop(begun);
+        let announced = signals
+            .allowed(|| announce(ledger, &plan, host, clear, &now))
+            .map_err(system("let signals through"))?;
+        let (mut recorder, _lock) = announced?;
         let no_run = NoRun {
             controls: plan.controls_of_nothing(),
             reason: NotExecuted::Refused,
@@ -208,9 +216,6 @@ pub fn execute(
         };
         return not_executed(&mut recorder, &plan, runtime, no_run, &now);
     }
-    let signals = Signals::block().map_err(system("receive signals by descriptor"))?;
-    let (inner, outer) =
-        streams::connect(plan.job.terminal, stdin).map_err(system("make pipes"))?;
     fault::point("before launch");
     // The ledger is opened, and what the start record refers to written, while pid 1 builds the sandbox. The workload
     // waits for the start record.
@@ -223,7 +228,7 @@ pub fn execute(
             announced = Some(allowed.and_then(|announced| announced));
         }
     };
-    let launched = runtime.launch(&plan, inner, &mut announce_once);
+    let launched = runtime.launch(&plan, begun, &mut announce_once);
     // A launch that failed early did not come to it.
     announce_once();
     let (launch, (mut recorder, lock)) = match (launched, announced) {

@@ -11,7 +11,7 @@ use ledger::facts::policy::Policy;
 use super::launch;
 use crate::init::wire::Spec;
 use crate::plan::{
-    Answer, Effect, Intent, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams, Tree,
+    Answer, Begun, Effect, Intent, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams, Tree,
 };
 
 /// The runtime that isolates nothing.
@@ -62,10 +62,14 @@ impl Runtime for Native {
         asked.unwrap_or_else(|| "/".into())
     }
 
+    fn begin(&self, _: &Policy, _: &Job, streams: Streams) -> Result<Begun, LaunchError> {
+        launch::begin(0, streams, |_| Ok(()))
+    }
+
     fn launch(
         &self,
         plan: &Plan,
-        streams: Streams,
+        begun: Result<Begun, LaunchError>,
         meanwhile: &mut dyn FnMut(),
     ) -> Result<Launch, LaunchError> {
         let spec = Spec {
@@ -82,19 +86,11 @@ impl Runtime for Native {
             landlock: None,
             terminal: plan.job.terminal,
             owns_tree: false,
+            planted: 0,
             program: Some(launch::program(plan)),
             fault: crate::sys::fault::text(),
         };
-        let (init, _) = launch::start(
-            0,
-            launch::Prepared {
-                streams,
-                planted: Vec::new(),
-            },
-            |_| Ok(()),
-            || Ok(spec),
-            meanwhile,
-        )?;
+        let init = launch::build(&mut begun?, &spec, &[], meanwhile)?;
         let mut effect = Effect::new(launch::found(plan, init.report.program.as_ref()));
         effect.launch = vec!["native".to_owned()];
         effect.key_reachable = true;

@@ -6,6 +6,7 @@ mod command;
 mod dependencies;
 mod live;
 mod order;
+mod tamper;
 mod vectors;
 
 use std::path::{Path, PathBuf};

@@ -27,8 +27,8 @@ pub(super) struct Acknowledged {
 pub enum Difference {
     /// Records are missing.
     #[error(
-        "the ledger holds {found} records (last sequence {}), {} says {} (last sequence {})",
-        last(*found), source_file.display(), expected.size, last(expected.size.value())
+        "the ledger holds {found} records (last sequence {}), {} says {} (last sequence {}) with root {}",
+        last(*found), source_file.display(), expected.size, last(expected.size.value()), expected.root
     )]
     Shorter {
         /// What says that there were more.
@@ -53,8 +53,8 @@ pub enum Difference {
     },
     /// Another ledger was kept in this folder.
     #[error(
-        "{} knows ledger {ledger} in this folder, with {} records (last sequence {}), and it is not there",
-        source_file.display(), expected.size, last(expected.size.value())
+        "{} knows ledger {ledger} in this folder, with {} records (last sequence {}) and root {}, and it is not there",
+        source_file.display(), expected.size, last(expected.size.value()), expected.root
     )]
     Gone {
         /// What knows it.

@@ -5,15 +5,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::acknowledged::{self, Difference};
 use super::append::step_verified;
-use super::error::{FindError, OpenLedgerError};
+use super::error::OpenLedgerError;
 use super::heads;
 use super::keys;
 use super::layout::Layout;
 use super::lock::LedgerLock;
-use super::open::{Key, KeyChoice, OpenOptions, gone};
-use super::recover::worst;
+use super::open::{Key, KeyChoice, OpenOptions, known_here};
 use super::state::State;
 use super::{Folder, Notice, Store};
 use crate::bytes::canon::U53;
@@ -40,16 +38,7 @@ impl Store {
             return Err(OpenLedgerError::FirstSegmentMissing(layout.segment(0)));
         }
         let strangers = heads::known_at(options.key_folder, &folder.path)?;
-        let mut differences: Vec<_> = strangers.iter().map(gone).collect();
-        if let Some(signed) = acknowledged::stored_checkpoint(&layout).map_err(FindError::from)? {
-            let claim = signed.claim();
-            differences.push(Difference::Shorter {
-                source_file: layout.checkpoint(),
-                expected: acknowledged::expected(claim.size, claim.root),
-                found: 0,
-            });
-        }
-        let accepted = worst(differences);
+        let accepted = known_here(&layout, options.key_folder, &folder)?;
         if let (Some(difference), false) = (&accepted, options.accept_rollback) {
             return Err(OpenLedgerError::Differs {
                 difference: Box::new(difference.clone()),

@@ -48,13 +48,24 @@ pub enum OpenLedgerError {
     )]
     FirstSegmentMissing(PathBuf),
     /// The first record does not verify.
-    #[error("{} does not begin with a genesis record: {why}", path.display())]
-    #[diagnostic(code(ledger::open::genesis))]
+    #[error(
+        "{} does not begin with a genesis record: {why}{}",
+        path.display(),
+        known.as_ref().map_or_else(String::new, |known| format!("; {known}"))
+    )]
+    #[diagnostic(
+        code(ledger::open::genesis),
+        help(
+            "nothing was signed. Restore the records; or move the folder away and begin another ledger in its place, with --accept-rollback where this one is known"
+        )
+    )]
     Genesis {
         /// The first segment.
         path: PathBuf,
         /// Why.
         why: String,
+        /// What was acknowledged of the ledger that stood here.
+        known: Option<Box<Difference>>,
     },
     /// It could not be locked.
     #[error(transparent)]
@@ -69,7 +80,7 @@ pub enum OpenLedgerError {
     #[diagnostic(
         code(ledger::open::differs),
         help(
-            "nothing was signed. Restore the records that are missing; if the ledger was moved, open it once at its new place; or go on from here with --accept-rollback, which the ledger will show for ever"
+            "nothing was signed. Restore the records that are missing; if the ledger was moved, open it once at its new place; or go on from here with --accept-rollback (of exec or note), which the ledger will show for ever"
         )
     )]
     Differs {

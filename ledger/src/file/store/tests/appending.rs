@@ -316,6 +316,8 @@ fn segments_roll() {
     assert_eq!(count(1), 3);
     assert_eq!(place.walk_covered().len() as u64, SEGMENT_RECORDS + 3);
 
+    lost_segments(&place);
+
     // A full segment that goes on.
     std::fs::remove_file(place.dir().join("tip")).unwrap();
     place.push(b"surplus\n");
@@ -325,4 +327,34 @@ fn segments_roll() {
             ReadRecordsError::Surplus(_)
         )))
     ));
+}
+
+/// A ledger of one full segment and three records loses the second segment, and something stands where a third
+/// one would.
+fn lost_segments(place: &Place) {
+    let text = std::fs::read(place.segment(1)).unwrap();
+    let first = text.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    std::fs::remove_file(place.segment(1)).unwrap();
+    std::fs::write(place.segment(2), &text[first..]).unwrap();
+    let error = place.try_open().unwrap_err();
+    assert!(
+        matches!(&error, OpenLedgerError::Differs { difference, .. }
+            if matches!(**difference, Difference::Shorter { found: SEGMENT_RECORDS, .. })),
+        "{error}"
+    );
+    let text_of = error.to_string();
+    assert!(
+        text_of.contains("says 8195 (last sequence 8194)"),
+        "{text_of}"
+    );
+    assert!(!place.segment(1).exists() && place.segment(2).exists());
+    // What stood behind it is set aside, once that is accepted.
+    say(&mut place.accept(), "goes on");
+    assert!(!place.segment(2).exists());
+    let aside = place
+        .dir()
+        .join("torn")
+        .join(Hash::of(&text[first..]).to_string());
+    assert_eq!(std::fs::read(aside).unwrap(), &text[first..]);
+    assert_eq!(place.walk_covered().len() as u64, SEGMENT_RECORDS + 2);
 }
