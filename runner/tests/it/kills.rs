@@ -377,6 +377,10 @@ fn a_run_may_die_at_every_call_to_the_disk() {
     killing.is_well("the first run");
     let mut run = 0;
     let kills = kill_at_all(&CALLS, |point, number| {
+        if point == "before remove" {
+            // A lock is removed only where its run was killed.
+            killing.kill_at("after start record");
+        }
         // A policy of its own: its blob is not there yet.
         run += 1;
         let mut command = killing.command(false, &format!("--env V{run}=x"));

@@ -186,7 +186,7 @@ fn a_run_whose_runner_died_is_closed_as_interrupted() {
     assert!(matches!(&records[4].body, Body::Execution(end) if end.start == first));
 }
 
-fn left_in(folder: &std::path::Path) -> Vec<std::ffi::OsString> {
+fn left_in(folder: &Path) -> Vec<std::ffi::OsString> {
     let entries = std::fs::read_dir(folder).unwrap();
     entries.map(|entry| entry.unwrap().file_name()).collect()
 }
