@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use ledger::facts::control::Control;
@@ -339,7 +340,12 @@ enum Failure {
     Io(io::Error),
 }
 
+/// How long a line may wait for its reader until the run is recorded: signals are the workload's meanwhile, and it is the
+/// deadline's time.
+const BEFORE_END: Duration = Duration::from_millis(500);
+
 fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
+    report::wait_within(BEFORE_END);
     let policy = args.policy().map_err(Failure::Exec)?;
     let runtime = args.runtime().map_err(Failure::Exec)?;
     // What cannot be carried out is said before a ledger is begun.
@@ -512,6 +518,7 @@ impl Observer for Watcher<'_> {
             Event::Cut(stream) => report::warning_line(&format!(
                 "{stream} is past its cap; the rest is counted and hashed, not shown"
             )),
+            Event::Recorded { until } => report::wait_until(*until),
             Event::Remark(_) | Event::Started { .. } | Event::Ended { .. } => {}
         }
     }

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! runner ── Spec ──► init        what to build, once
+//! runner ◄─ TreeReport ─ init    the tree stands, or why not
 //! runner ◄─ Report ── init       what took effect; a terminal's master may follow
 //! runner ── Go, Signal, End ──►
 //! runner ◄─ Started, ExecFailed or NotStarted, then Ended
@@ -107,7 +108,17 @@ pub struct ProgramSpec {
     pub cwd: PathBuf,
 }
 
-/// What pid 1 built.
+/// What pid 1 built around itself: from here on nothing of that changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeReport {
+    /// The step without which there is no sandbox, when it failed; nothing follows then but [`Report`].
+    pub fatal: Option<Failure>,
+    /// Places that were to be covered and that the workload cannot get to anyway.
+    #[serde(with = "path_list")]
+    pub unreachable: Vec<PathBuf>,
+}
+
+/// What stands ready for "go".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// What became of each mechanism.
@@ -118,9 +129,6 @@ pub struct Report {
     pub program: Option<ProgramReport>,
     /// The master of a terminal follows.
     pub terminal: bool,
-    /// Places that were to be covered and that the workload cannot get to anyway.
-    #[serde(with = "path_list")]
-    pub unreachable: Vec<PathBuf>,
 }
 
 /// Lists of paths as bytes.

@@ -4,15 +4,19 @@
 //! go → supervise → Outcome → observe → execution record`, the same for every workload.
 
 pub mod artifacts;
+mod listing;
 mod observe;
 pub mod output;
+mod patience;
 mod record;
 mod relay;
 mod remains;
+mod signals;
 mod spine;
 mod streams;
 mod supervise;
 
+pub use patience::{moment_in, write_until};
 pub use record::RecordError;
 pub use relay::Stdin;
 pub use remains::await_end;

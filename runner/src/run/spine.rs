@@ -15,14 +15,15 @@ use ledger::facts::policy::{Mode, Policy};
 use ledger::file::durable::FileError;
 use ledger::file::store::{Appended, OpenLedgerError, RunLock, Store};
 
-use super::artifacts::Limits;
+use super::artifacts::{INTERRUPTED, Limits, Pace};
 use super::observe::Places;
 use super::output::Stream;
 use super::record::{RecordError, Recorder};
 use super::relay::Stdin;
 use super::remains;
+use super::signals::Signals;
 use super::streams::{self, Measured};
-use super::supervise::{End, Seen, Signals};
+use super::supervise::{End, Seen};
 use crate::host::GatherHostError;
 use crate::plan::{self, CompileError, Job, Launch, LaunchError, Plan, Program, Runtime};
 use crate::sys::fault;
@@ -92,6 +93,11 @@ pub enum Event<'a> {
     },
     /// Something did not go as intended and cost no control.
     Remark(&'a str),
+    /// The execution record is on the disk; what follows is not to wait for a reader longer than this.
+    Recorded {
+        /// For [`super::write_until`].
+        until: Option<std::time::Duration>,
+    },
     /// A stream passed its cap; the rest is counted and hashed, not passed on.
     Cut(Stream),
     /// The execution record is on the disk.
@@ -241,7 +247,13 @@ pub fn execute(
             return not_executed(&mut recorder, &plan, runtime, obstacle(&plan, &error), &now);
         }
         (Err(_), Some(Err(error))) => return Err(error),
-        (_, None) => unreachable!("the run was announced"),
+        (launched, None) => {
+            if let Ok(launch) = &launched {
+                end(launch);
+            }
+            let source = io::Error::other("it was not tried");
+            return Err(system("announce the run")(source));
+        }
     };
     fault::point("after launch");
     let run = recorder.run;
@@ -258,7 +270,14 @@ pub fn execute(
         observer.event(&Event::Remark(remark));
     }
     let limits = Limits::default();
-    let places = Places::remember(&plan, &launch, &limits);
+    let places = Places::remember(&plan, &launch, &limits, &|| {
+        // The signal is the workload's, which runs as soon as the snapshot ends.
+        if signals.end_is_asked() {
+            Pace::Stop(INTERRUPTED)
+        } else {
+            Pace::Whole
+        }
+    });
     let start = recorder.start(
         &plan,
         runtime,
@@ -302,10 +321,9 @@ pub fn execute(
         launch.terminal,
         launch.workspace,
     ));
-    let scan = places.scan(&limits, &|| unread.signals.interrupted());
-    unmeasured.extend(scan.unmeasured);
+    let (artifacts, unseen) = places.list(&limits, &|| unread.pace(), &mut recorder)?;
+    unmeasured.extend(unseen);
     let result = result(&seen);
-    let artifacts = recorder.list(scan.artifacts)?;
     let mut body = Execution {
         artifacts: Some(artifacts),
         cleanup: seen.survivors.map(|count| Cleanup {
@@ -337,7 +355,9 @@ pub fn execute(
     let ended = ended?;
     drop(lock);
     // The record stands; from here on a caller that does not read holds up nothing but itself.
+    let until = unread.speak_until();
     drop(unread);
+    observer.event(&Event::Recorded { until });
     for stream in cut {
         observer.event(&Event::Cut(stream));
     }

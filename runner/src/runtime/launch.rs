@@ -13,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use crate::init::wire::{self, ProgramReport, ProgramSpec, Report, Spec, WireError};
+use crate::init::wire::{self, ProgramReport, ProgramSpec, Report, Spec, TreeReport, WireError};
 use crate::mechanism::{Failure, Outcomes};
 use crate::plan::{Begun, LaunchError, Plan, Program, Streams, Waiting};
 use crate::sys::clone::{self, Child, Image, Stage};
@@ -79,13 +79,14 @@ pub(super) fn begin(
     Ok(Begun::new(process, namespaces))
 }
 
-/// Hands pid 1 the specification and the descriptors that it names, and takes its report; `meanwhile` is called while
-/// it builds.
+/// Hands pid 1 the specification and the descriptors that it names, and takes its reports; `meanwhile` is called while
+/// it builds its tree, `look` once that stands, while it makes the workload's process.
 pub(super) fn build(
     begun: &mut Begun,
     spec: &Spec,
     planted: &[OwnedFd],
     meanwhile: &mut dyn FnMut(),
+    look: impl FnOnce(i32, &TreeReport),
 ) -> Result<Init, LaunchError> {
     let Some(Waiting {
         pid,
@@ -97,13 +98,14 @@ pub(super) fn build(
             what: "pid 1 was built with before".to_owned(),
         });
     };
-    let (report, terminal) = match exchange(&control, spec, planted, meanwhile) {
-        Ok(said) => said,
-        Err(error) => {
-            end(&pidfd);
-            return Err(error);
-        }
-    };
+    let (report, terminal) =
+        match exchange(&control, spec, planted, meanwhile, |tree| look(pid, tree)) {
+            Ok(said) => said,
+            Err(error) => {
+                end(&pidfd);
+                return Err(error);
+            }
+        };
     if let Some(failure) = &report.fatal {
         let what = failure.to_string();
         end(&pidfd);
@@ -152,6 +154,7 @@ fn exchange(
     spec: &Spec,
     planted: &[OwnedFd],
     meanwhile: &mut dyn FnMut(),
+    look: impl FnOnce(&TreeReport),
 ) -> Result<(Report, Option<OwnedFd>), LaunchError> {
     let until = Instant::now() + REPORT_WITHIN;
     let limit = |limit| {
@@ -171,6 +174,11 @@ fn exchange(
         Err(error) => return Err(before_report(&error)),
     }
     meanwhile();
+    await_report(control, until)?;
+    let tree: TreeReport = wire::receive(control).map_err(|error| before_report(&error))?;
+    if tree.fatal.is_none() {
+        look(&tree);
+    }
     await_report(control, until)?;
     let report: Report = wire::receive(control).map_err(|error| before_report(&error))?;
     let terminal = if report.terminal {

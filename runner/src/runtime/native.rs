@@ -90,7 +90,7 @@ impl Runtime for Native {
             program: Some(launch::program(plan)),
             fault: crate::sys::fault::text(),
         };
-        let init = launch::build(&mut begun?, &spec, &[], meanwhile)?;
+        let init = launch::build(&mut begun?, &spec, &[], meanwhile, |_, _| {})?;
         let mut effect = Effect::new(launch::found(plan, init.report.program.as_ref()));
         effect.launch = vec!["native".to_owned()];
         effect.key_reachable = true;

@@ -18,10 +18,10 @@ pub(super) struct Expected {
     pub(super) ids: Option<(u32, u32)>,
     /// No capability, and none to be had.
     pub(super) no_privilege: bool,
-    /// The workload's process stands beside pid 1; without a program there is none.
-    pub(super) workload: bool,
     /// How many filters every workload has.
     pub(super) base_filters: usize,
+    /// How many filters are the runner's own.
+    pub(super) inherited_filters: usize,
     /// The policy's filter.
     pub(super) seccomp: bool,
     /// RLIMIT_NOFILE.
@@ -57,8 +57,8 @@ const WORKLOAD: [&str; 7] = [
     "seccomp",
 ];
 
-/// Notes in `outcomes` what has no effect; returns the workload's user id as the host sees it.
-pub(super) fn read_back(init: i32, expected: &Expected, outcomes: &mut Outcomes) -> Option<u32> {
+/// Notes in `outcomes` what of pid 1's namespaces and tree has no effect.
+pub(super) fn tree(init: i32, expected: &Expected, outcomes: &mut Outcomes) {
     for (mechanism, name) in &expected.namespaces {
         outcomes.note(mechanism, differs(init, name));
     }
@@ -67,7 +67,17 @@ pub(super) fn read_back(init: i32, expected: &Expected, outcomes: &mut Outcomes)
         outcomes.note("pivot-root", Err(failure.clone()));
         outcomes.note("read-only", Err(failure));
     }
-    let workload = if expected.workload {
+}
+
+/// Notes in `outcomes` what of the workload's process has no effect, of pid 1 when nothing `runs`; returns the
+/// workload's user id as the host sees it.
+pub(super) fn workload(
+    init: i32,
+    expected: &Expected,
+    runs: bool,
+    outcomes: &mut Outcomes,
+) -> Option<u32> {
+    let workload = if runs {
         match only_child(init) {
             Some(pid) => pid,
             None => {
@@ -81,8 +91,10 @@ pub(super) fn read_back(init: i32, expected: &Expected, outcomes: &mut Outcomes)
     } else {
         init
     };
-    read_session_and_limits(workload, expected, outcomes);
-    match read_status(workload, expected, outcomes) {
+    if runs {
+        read_session_and_limits(workload, expected, outcomes);
+    }
+    match read_status(workload, expected, runs, outcomes) {
         Ok(uid) => Some(uid),
         Err(failure) => {
             for mechanism in WORKLOAD {
@@ -123,6 +135,7 @@ pub(super) fn uid_of(pid: i32) -> Option<u32> {
 fn read_status(
     workload: i32,
     expected: &Expected,
+    runs: bool,
     outcomes: &mut Outcomes,
 ) -> Result<u32, Failure> {
     let path = format!("/proc/{workload}/status");
@@ -183,7 +196,7 @@ fn read_status(
             held(field("NoNewPrivs")? == "1", "set no_new_privs"),
         );
     }
-    if expected.workload {
+    if runs {
         read_filters(
             field("Seccomp")?,
             field("Seccomp_filters").ok(),
@@ -202,7 +215,7 @@ fn read_filters(mode: &str, count: Option<&str>, expected: &Expected, outcomes: 
     let count: Option<usize> = count.and_then(|count| count.parse().ok());
     let count = match (mode, count) {
         // What this process runs under itself (a container's filter) is inherited.
-        ("2", Some(count)) => count.saturating_sub(own_filters()),
+        ("2", Some(count)) => count.saturating_sub(expected.inherited_filters),
         // Before 5.9: some filter is all that is known.
         ("2", None) => wanted,
         _ => 0,
@@ -230,7 +243,8 @@ fn read_filters(mode: &str, count: Option<&str>, expected: &Expected, outcomes: 
     }
 }
 
-fn own_filters() -> usize {
+/// Filters that this process runs under itself, and with it all that it starts.
+pub(super) fn inherited_filters() -> usize {
     let text = pseudo::read_text("/proc/self/status").ok();
     let count = text.as_ref().and_then(|text| {
         let line = text
@@ -266,9 +280,6 @@ fn read_session_and_limits(workload: i32, expected: &Expected, outcomes: &mut Ou
             Ok(values.next().flatten() == Some(limit) && values.next().flatten() == Some(limit))
         };
         outcomes.note("limit-files", held(read(), "limit open files"));
-    }
-    if !expected.workload {
-        return;
     }
     let read = || -> io::Result<bool> {
         let mut closing = true;

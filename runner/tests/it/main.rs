@@ -15,6 +15,7 @@ mod evidence;
 mod faults;
 mod filesystem;
 mod host_files;
+mod hostile;
 mod identity;
 mod kills;
 mod launder;

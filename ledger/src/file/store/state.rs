@@ -219,7 +219,7 @@ impl TreeFile {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct KeyTip {
     custody: Custody,
@@ -228,9 +228,9 @@ struct KeyTip {
 }
 
 /// The content of `tip`.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Tip {
+pub(super) struct Tip {
     #[serde(skip_serializing_if = "Option::is_none")]
     closed_at: Option<U53>,
     head: Hash,
@@ -276,15 +276,18 @@ impl Tip {
     }
 
     /// `None` when the bytes are not what [`State::write_tip`] writes.
-    fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
         let (line, sum) = text.split_once('\n')?;
-        (sum.parse() == Ok(Hash::of(line.as_bytes())))
-            .then(|| serde_json::from_str(line).ok())
-            .flatten()
+        if sum.parse() != Ok(Hash::of(line.as_bytes())) {
+            return None;
+        }
+        let tip: Self = serde_json::from_str(line).ok()?;
+        let again = to_canonical(&tip).ok()?;
+        (again == line.as_bytes()).then_some(tip)
     }
 
-    fn into_state(self, frontier: Frontier) -> Option<State> {
+    pub(super) fn into_state(self, frontier: Frontier) -> Option<State> {
         let size = self.size.value();
         let keys = self.keys.iter().map(|tip| {
             Some(ActiveKey {

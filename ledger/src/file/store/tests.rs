@@ -15,6 +15,7 @@ use crate::record::{Note, OPENING_PREFIX, Opening, Record, Salt, Salted, Tool};
 
 mod appending;
 mod caches;
+mod fuzz;
 mod opening;
 mod property;
 mod recovery;

@@ -13,7 +13,7 @@ use ledger::facts::control::Control;
 use ledger::facts::policy::{Nesting, NetworkMode, Policy};
 
 use super::launch;
-use super::read_back::read_back;
+use super::read_back;
 use crate::init::wire::{ProgramReport, Spec};
 use crate::mechanism::identity::{DEFAULT_INSIDE, IdentitySpec};
 use crate::mechanism::landlock::LandlockSpec;
@@ -180,8 +180,21 @@ impl Embedded {
             base: base_filters(plan)?,
             seccomp: filter(plan)?,
         };
-        let init = launch::build(&mut begun, &spec, &planted, meanwhile)?;
+        let mut expected = None;
+        let mut seen = Outcomes::default();
+        let init = launch::build(&mut begun, &spec, &planted, meanwhile, |pid, tree| {
+            let mut all = effect::expected(plan, &spec, &ids, wanted, mapped);
+            all.masks.retain(|mask| !tree.unreachable.contains(mask));
+            read_back::tree(pid, &all, &mut seen);
+            expected = Some(all);
+        })?;
+        let Some(expected) = expected else {
+            return Err(LaunchError::Step {
+                what: "pid 1 did not say that its tree stands".to_owned(),
+            });
+        };
         outcomes.merge(init.report.outcomes.clone());
+        outcomes.merge(seen);
         if let Some(what) = &unprotected {
             let failure = Failure {
                 attempt: "make protected paths ready".to_owned(),
@@ -190,11 +203,7 @@ impl Embedded {
             outcomes.note("protect", Err(failure));
         }
         let runs = matches!(init.report.program, Some(ProgramReport::Found { .. }));
-        let mut expected = effect::expected(plan, &spec, &ids, wanted, mapped, runs);
-        expected
-            .masks
-            .retain(|mask| !init.report.unreachable.contains(mask));
-        let host_uid = read_back(init.pid, &expected, &mut outcomes);
+        let host_uid = read_back::workload(init.pid, &expected, runs, &mut outcomes);
         let program = launch::found(plan, init.report.program.as_ref());
         let mut effect = effect::effect(plan, &outcomes, program, &ids);
         effect.tier = Some(TIER_FULL);
