@@ -297,10 +297,15 @@ impl Folder {
             }
             Err(error) => return Err(error),
         };
+        // An append takes a millisecond or two.
+        let mut pause = Duration::from_millis(1);
         for _ in 0..TRIES {
             match file.try_lock_shared() {
                 Ok(()) => return Ok(Lock::Held(file)),
-                Err(std::fs::TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+                Err(std::fs::TryLockError::WouldBlock) => {
+                    std::thread::sleep(pause);
+                    pause = PAUSE.min(pause * 2);
+                }
                 Err(std::fs::TryLockError::Error(_)) => return Ok(Lock::Refused),
             }
         }

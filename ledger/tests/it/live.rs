@@ -10,7 +10,7 @@ use ledger::file::walk::{Walked, walk};
 use ledger::finding::{Class, Code};
 use ledger::record::{Body, Note, Tool};
 
-fn stamp() -> Stamp {
+pub(crate) fn stamp() -> Stamp {
     Stamp {
         time: "2026-11-29T21:22:00.123456Z".parse().unwrap(),
         clock: Clock {
@@ -20,7 +20,7 @@ fn stamp() -> Stamp {
     }
 }
 
-fn open(at: &std::path::Path) -> Store {
+pub(crate) fn open(at: &std::path::Path) -> Store {
     let (dir, keys) = (at.join("ledger"), at.join("keys"));
     let options = OpenOptions {
         dir: &dir,
@@ -37,10 +37,15 @@ fn open(at: &std::path::Path) -> Store {
     Store::open(&options, &stamp()).unwrap()
 }
 
-fn note(store: &mut Store, text: String) {
-    let body = Body::Note(Note { text });
+pub(crate) fn remark(text: &str) -> Body {
+    Body::Note(Note {
+        text: text.to_owned(),
+    })
+}
+
+pub(crate) fn note(store: &mut Store, text: String) {
     store
-        .append(body, None, &stamp(), Durability::Durable)
+        .append(remark(&text), None, &stamp(), Durability::Durable)
         .unwrap();
 }
 

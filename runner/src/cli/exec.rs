@@ -358,6 +358,8 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
         .map_err(|error| Failure::Exec(error.into()))?;
     let place = ledgers::Place::of(global).map_err(Failure::Ledger)?;
     let stamp = ledgers::stamp().map_err(Failure::Ledger)?;
+    // The launch already sweeps places that a killed run's tree may have mounted.
+    place.await_remains();
     let open = || place.open(global, true, args.accept_rollback, &stamp);
     let mut ledger = Ledger::to_open(&open);
     if !place.is_begun() {
@@ -393,6 +395,7 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
         events.end(&finished);
     }
     tell(global, args, &finished, store.root());
+    crate::sys::fault::point("before exit");
     Ok(status(&finished))
 }
 

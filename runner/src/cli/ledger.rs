@@ -1,6 +1,7 @@
 //! Finding and opening the ledger and its key.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ledger::bytes::time::Stamp;
@@ -114,6 +115,25 @@ impl Place {
         self.dir.join("records").join(segment_name(0)).exists()
     }
 
+    /// Before a run whose runner was killed is closed, and its places swept: what it left is over.
+    pub(super) fn await_remains(&self) {
+        use io::ErrorKind::{NotADirectory, PermissionDenied};
+        match crate::run::await_end(&self.dir.join("runs")) {
+            Ok(alive) => {
+                for pid in alive {
+                    report::warning_line(&format!(
+                        "process {pid} is pid 1 of a run whose runner is gone, and does not end; `kill -KILL {pid}` ends its tree"
+                    ));
+                }
+            }
+            // The ledger cannot be opened either, and that says what to do.
+            Err(error) if matches!(error.kind(), PermissionDenied | NotADirectory) => {}
+            Err(error) => report::warning_line(&format!(
+                "cannot tell whether processes of killed runs are alive: {error}"
+            )),
+        }
+    }
+
     /// Opens the ledger for writing and tells what there is to tell.
     pub(super) fn open(
         &self,
@@ -153,6 +173,7 @@ pub(super) fn open(
     accept_rollback: bool,
 ) -> Result<(Store, Stamp), LedgerError> {
     let (place, stamp) = (Place::of(global)?, stamp()?);
+    place.await_remains();
     let store = place.open(global, create, accept_rollback, &stamp)?;
     Ok((store, stamp))
 }

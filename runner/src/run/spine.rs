@@ -20,11 +20,13 @@ use super::observe::Places;
 use super::output::Stream;
 use super::record::{RecordError, Recorder};
 use super::relay::Stdin;
+use super::remains;
 use super::signals::Signals;
 use super::streams::{self, Measured};
 use super::supervise::{End, Seen};
 use crate::host::GatherHostError;
 use crate::plan::{self, CompileError, Job, Launch, LaunchError, Plan, Program, Runtime};
+use crate::sys::fault;
 use crate::sys::process::Ended;
 
 /// What is to be run and how.
@@ -233,6 +235,7 @@ pub fn execute(
         };
         return not_executed(&mut recorder, &plan, runtime, no_run, &now);
     }
+    fault::point("before launch");
     // The ledger is opened, and what the start record refers to written, while pid 1 builds the sandbox. The workload
     // waits for the start record.
     let mut ledger = Some(ledger);
@@ -265,11 +268,16 @@ pub fn execute(
             return Err(system("announce the run")(source));
         }
     };
+    fault::point("after launch");
     let run = recorder.run;
     let controls = launch.effect.controls(&plan);
     if let Some(no_run) = stands_in_the_way(&plan, &launch, &controls) {
         end(&launch);
         return not_executed(&mut recorder, &plan, runtime, no_run, &now);
+    }
+    if let Err(error) = remains::note(&lock, launch.init_pid) {
+        end(&launch);
+        return Err(system("note pid 1 in the lock of the run")(error));
     }
     for remark in &launch.effect.remarks {
         observer.event(&Event::Remark(remark));
@@ -297,6 +305,7 @@ pub fn execute(
             return Err(error.into());
         }
     };
+    fault::point("after start record");
     observer.event(&Event::Started {
         run,
         start,
@@ -357,7 +366,9 @@ pub fn execute(
     } else {
         (stdout, stderr)
     };
+    fault::point("before execution record");
     let ended = recorder.execution(body.clone(), stdout, stderr, &now()?);
+    fault::point("after execution record");
     // Waited for already, or nearly gone: nothing of the sandbox is left when this returns.
     let _ = crate::sys::process::wait(&init);
     let ended = ended.map_err(lost)?;

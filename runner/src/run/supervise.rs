@@ -13,6 +13,7 @@ use super::output::{Capture, Stream};
 use super::relay::{Forward, Input, STALL, read_ready, set_nonblocking, timeout};
 use super::signals::Signals;
 use crate::init::wire::{self, FromInit, ToInit};
+use crate::sys::fault;
 use crate::sys::process::{self, Ended};
 use crate::sys::terminal;
 
@@ -98,6 +99,7 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
     }
     let began = boot_time()?;
     let deadline = watch.deadline.map(|limit| began.saturating_add(limit));
+    fault::point("before go");
     if wire::send(watch.control, &ToInit::Go).is_err() {
         let how = process::wait(watch.init)?;
         return Ok(Seen {
@@ -107,6 +109,7 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
             due: deadline,
         });
     }
+    fault::point("after go");
     let mut state = State {
         end: None,
         ended_at: None,
@@ -373,6 +376,7 @@ fn read_some(
     channel.hung_up = false;
     let bytes = buffer.get(..count).unwrap_or_default();
     let taken = channel.capture.take(bytes);
+    fault::point("during output");
     channel
         .forward
         .add(bytes.get(..taken.forward).unwrap_or_default());

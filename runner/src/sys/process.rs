@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd as _, OwnedFd, RawFd};
 
 use super::check;
 
@@ -32,6 +32,18 @@ pub fn kill(pidfd: &OwnedFd, signal: libc::c_int) -> io::Result<()> {
         )
     })
     .map(drop)
+}
+
+/// A descriptor of a process that runs (pidfd_open(2)).
+///
+/// # Errors
+/// ESRCH when there is none.
+pub fn open(pid: libc::pid_t) -> io::Result<OwnedFd> {
+    // SAFETY: two numbers.
+    let opened = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
+    let number = RawFd::try_from(opened).map_err(io::Error::other)?;
+    // SAFETY: the kernel made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// Waits for the child that `pidfd` refers to.

@@ -10,6 +10,7 @@
 )]
 
 mod cli;
+mod concurrency;
 mod disk;
 mod evidence;
 mod faults;
@@ -17,6 +18,7 @@ mod filesystem;
 mod host_files;
 mod hostile;
 mod identity;
+mod kills;
 mod launder;
 mod leftovers;
 mod network;

@@ -34,6 +34,8 @@ use std::path::{Path, PathBuf};
 pub(super) use fault::{Disk, Hole, Rule, What, Which};
 pub use refused::{FileError, NotExpected, Operation};
 
+use super::kill;
+
 /// Mode of every file that the store makes: for its owner alone.
 const FILE_MODE: u32 = 0o600;
 /// Mode of every folder that the store makes.
@@ -81,7 +83,10 @@ fn attempt<T>(
     mut act: impl FnMut() -> io::Result<T>,
 ) -> Result<T, FileError> {
     loop {
-        match fault::before(operation, path).and_then(|()| act()) {
+        kill::before(operation);
+        let result = fault::before(operation, path).and_then(|()| act());
+        kill::after(operation);
+        match result {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => {
                 return result.map_err(|source| FileError {
@@ -346,6 +351,7 @@ pub(super) fn inspect_name(path: &Path) -> Result<Option<std::fs::Metadata>, Fil
 
 /// Writes at the file's position.
 pub(super) fn write(file: &File, path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    kill::during_write(file, bytes, None);
     attempt(Operation::Write, path, || {
         Written { file, path }.write_all(bytes)
     })
@@ -365,6 +371,7 @@ pub(super) fn write_at(
     bytes: &[u8],
     offset: u64,
 ) -> Result<(), FileError> {
+    kill::during_write(file, bytes, Some(offset));
     attempt(Operation::Write, path, || {
         Written { file, path }.all_at(bytes, offset)
     })

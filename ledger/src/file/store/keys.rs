@@ -110,14 +110,31 @@ pub fn create_key_file(path: &Path) -> Result<PublicKey, KeyFileError> {
     Ok(*key.public())
 }
 
-/// Makes a new key in `folder`, named by its id.
-pub(super) fn create_key_in(folder: &Path) -> Result<(LocalKey, PathBuf), KeyFileError> {
+/// Makes the folder of keys, or sees that it can be one.
+pub(super) fn prepare_folder(folder: &Path) -> Result<(), KeyFileError> {
     durable::create_folders(folder)?;
-    refuse_open_folder(folder)?;
-    let key = LocalKey::generate().map_err(KeyFileError::Generate)?;
-    let path = key_path(folder, &key.public().id());
-    write_key(&path, &key)?;
-    Ok((key, path))
+    refuse_open_folder(folder)
+}
+
+/// The key with this id in `folder`; a half-written one, of which nobody has the other half, is removed.
+pub(super) fn left_behind(
+    folder: &Path,
+    id: &KeyId,
+) -> Result<Option<(LocalKey, PathBuf)>, KeyFileError> {
+    let path = key_path(folder, id);
+    match read_key_file(&path) {
+        Ok(key) if key.public().id() == *id => Ok(Some((key, path))),
+        Ok(_) | Err(KeyFileError::Missing(_)) => Ok(None),
+        Err(KeyFileError::Key { .. }) => {
+            let text = durable::read(&path)?.unwrap_or_default();
+            let ending = b"-----END";
+            if !text.windows(ending.len()).any(|window| window == ending) {
+                durable::remove(&path)?;
+            }
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Where a ledger's own key is kept: `<folder>/<key id>.pem`.
@@ -138,7 +155,8 @@ pub(super) fn refuse_open_folder(folder: &Path) -> Result<(), KeyFileError> {
     Ok(())
 }
 
-fn write_key(path: &Path, key: &LocalKey) -> Result<(), KeyFileError> {
+/// Writes a key to a new file; it is on the disk when this succeeds.
+pub(super) fn write_key(path: &Path, key: &LocalKey) -> Result<(), KeyFileError> {
     let pem = key.to_pem().map_err(KeyFileError::Generate)?;
     let file = match durable::create_new(path) {
         Err(error) if error.source.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -227,11 +245,31 @@ mod tests {
         let at = tempfile::tempdir().unwrap();
         chmod(at.path(), 0o777);
         assert!(matches!(
-            create_key_in(at.path()),
+            prepare_folder(at.path()),
             Err(KeyFileError::FolderWritableByOthers { .. })
         ));
         chmod(at.path(), 0o755);
-        let (key, path) = create_key_in(at.path()).unwrap();
-        assert_eq!(path, key_path(at.path(), &key.public().id()));
+        prepare_folder(at.path()).unwrap();
+    }
+
+    #[test]
+    fn a_key_that_was_left_behind_is_found_and_half_of_one_removed() {
+        let at = tempfile::tempdir().unwrap();
+        let key = LocalKey::generate().unwrap();
+        let id = key.public().id();
+        let path = key_path(at.path(), &id);
+        assert!(left_behind(at.path(), &id).unwrap().is_none());
+        write_key(&path, &key).unwrap();
+        let (found, at_path) = left_behind(at.path(), &id).unwrap().unwrap();
+        assert_eq!((found.public(), at_path), (key.public(), path.clone()));
+        let text = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &text[..text.len() / 2]).unwrap();
+        assert!(left_behind(at.path(), &id).unwrap().is_none());
+        assert!(!path.exists());
+        // Something else that has the name is somebody's.
+        std::fs::write(&path, "-----BEGIN NOTHING-----\n-----END NOTHING-----\n").unwrap();
+        chmod(&path, 0o600);
+        assert!(left_behind(at.path(), &id).unwrap().is_none());
+        assert!(path.exists());
     }
 }

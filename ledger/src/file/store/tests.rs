@@ -61,6 +61,10 @@ impl Place {
         found.remove(0)
     }
 
+    fn heads_of(&self, key: &crate::bytes::key::KeyId) -> PathBuf {
+        self.keys().join(format!("{key}.heads"))
+    }
+
     fn try_open_with(
         &self,
         change: impl FnOnce(&mut OpenOptions<'_>),
