@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Holds verify.py against the vectors and against ledgers that are made here.
+"""Holds verify.py against the vectors, against ledgers that are made here, and against what is done to a real one.
 
-    test_verify_py.py [FOLDER]      FOLDER: vectors with expected.json each (default: ../schema/vectors/ledger)
+    RUNNER=…/runner test_verify_py.py [FOLDER]      FOLDER: vectors with expected.json each (default: ../schema/vectors/ledger)
 """
 import base64
+import contextlib
 import hashlib
+import io
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -309,6 +312,99 @@ class Made(unittest.TestCase):
 
     def test_it_is_short(self):
         self.assertLess(len((HERE / "verify.py").read_text().splitlines()), 120)
+
+
+class Tampered(unittest.TestCase):
+    """Two ledgers of real executions by one key, and everything that can be done to the lines of one."""
+
+    CHANGES = 400
+
+    @classmethod
+    def setUpClass(cls):
+        if "RUNNER" not in os.environ:
+            raise unittest.SkipTest("RUNNER names no runner that makes a ledger")
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        at = Path(folder.name)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("RUNNER", "XDG_"))} | {"HOME": str(at)}
+        call = lambda *arguments: subprocess.run([os.environ["RUNNER"], *map(str, arguments)], capture_output=True, timeout=300, env=environment, cwd=at)
+        if not json.loads(call("--json", "doctor").stdout)["ready"]:
+            raise unittest.SkipTest("this host makes no sandbox")
+        call("key", "new", at / "key.pem").check_returncode()
+        for ledger in ("one", "other"):
+            by = ("--ledger", at / ledger, "--key", at / "key.pem")
+            call(*by, "exec", "--", "echo", "words").check_returncode()
+            call(*by, "exec", "--clear", "--", "sh", "-c", "seq 2000; echo told >&2").check_returncode()
+            call(*by, "note", "a remark").check_returncode()
+        cls.lines, cls.sibling = (io.BytesIO((at / ledger / "records" / "00000000.jsonl").read_bytes()).readlines() for ledger in ("one", "other"))
+        cls.file = at / "changed.jsonl"
+
+    @staticmethod
+    def records(lines):
+        return [line for line in lines if not line.startswith(b'{"open":')]
+
+    def verified(self, lines):
+        self.file.write_bytes(b"".join(lines))
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            code = verify.main(str(self.file))
+        return code, said.getvalue()
+
+    def changed(self, by):
+        """The lines after one change, and what was done."""
+        lines, kind = list(self.lines), by.choice(["flip", "delete", "repeat", "move", "swap", "insert", "truncate", "mix", "replace", "graft"])
+        at, to = by.randrange(len(lines)), by.randrange(len(lines))
+        if kind == "flip":
+            line = bytearray(lines[at])
+            bit = by.randrange(len(line) * 8)
+            line[bit // 8] ^= 1 << bit % 8
+            lines[at] = bytes(line)
+        elif kind == "delete":
+            del lines[at]
+        elif kind == "repeat":
+            lines.insert(to, lines[at])
+        elif kind == "move":
+            lines.insert(to, lines.pop(at))
+        elif kind == "swap":
+            lines[at], lines[to] = lines[to], lines[at]
+        elif kind == "insert":
+            lines.insert(at, by.choice([b"\n", b"{}\n", b'{"key":""}\n', by.randbytes(40)]))
+        elif kind == "truncate":
+            lines[at] = lines[at][:by.randrange(len(lines[at]) - 1)] + by.choice([b"", b"\n"])
+        elif kind == "mix":
+            lines.insert(at, by.choice(self.sibling))
+        elif kind == "replace":
+            lines[at] = self.sibling[min(at, len(self.sibling) - 1)]
+        else:
+            lines[:at] = self.sibling[:at]
+        # As a reader cuts them: at newlines alone.
+        return [line for line in io.BytesIO(b"".join(lines))], f"{kind} {at} {to}"
+
+    def test_every_change_of_evidence_is_found(self):
+        self.assertEqual(self.verified(self.lines)[0], 0)
+        seed = random.SystemRandom().getrandbits(32)
+        by, found = random.Random(seed), 0
+        for number in range(self.CHANGES):
+            lines, what = self.changed(by)
+            code, said = self.verified(lines)
+            records = self.records(lines)
+            genuine = any(records == self.records(ledger)[:len(records)] for ledger in (self.lines, self.sibling))
+            torn = not lines[-1].endswith(b"\n") or lines[-1].startswith(b'{"open":')
+            with self.subTest(seed=seed, number=number, what=what):
+                # An end that is gone needs a checkpoint to be missed, and openings are for `verify`.
+                self.assertEqual(code, 10 if torn or not genuine else 0, said)
+            found += code == 10
+        self.assertGreater(found, self.CHANGES // 2)
+
+    def test_every_flipped_bit_of_a_record_is_found(self):
+        before, line = self.records(self.lines)[:-1], self.lines[-1].removesuffix(b"\n")
+        chain = verify.Chain()
+        self.assertEqual([chain.step(record.removesuffix(b"\n")) for record in before], [[]] * len(before))
+        for bit in range(len(line) * 8):
+            changed = bytearray(line)
+            changed[bit // 8] ^= 1 << bit % 8
+            here = verify.Chain()
+            vars(here).update(vars(chain))
+            self.assertTrue(here.step(bytes(changed)), f"bit {bit}")
 
 
 if __name__ == "__main__":

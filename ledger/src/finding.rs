@@ -147,7 +147,7 @@ impl std::str::FromStr for Code {
             .iter()
             .copied()
             .find(|code| code.as_str() == text)
-            .ok_or_else(|| UnknownCode(text.to_owned()))
+            .ok_or_else(|| UnknownCode(text.chars().take(80).collect()))
     }
 }
 

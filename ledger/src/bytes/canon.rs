@@ -173,15 +173,24 @@ impl serde_json::ser::Formatter for Levels {
     }
 }
 
-/// As [`to_canonical`], held to the limits of a line: what would be refused at reading is refused here.
+/// As [`to_canonical`], no longer than a line may be.
 ///
 /// # Errors
-/// The line would be too long, too deep or hold a number that is not an integer within ±(2^53-1).
-pub fn to_line<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, WriteLineError> {
+/// The line would be too long, or cannot be written as JSON.
+pub fn to_short<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, WriteLineError> {
     let line = to_canonical(value)?;
     if line.len() > MAX_LINE_BYTES {
         return Err(WriteLineError::TooLong(line.len()));
     }
+    Ok(line)
+}
+
+/// As [`to_short`], held to every limit of a line: what would be refused at reading is refused here.
+///
+/// # Errors
+/// The line would be too long, too deep or hold a number that is not an integer within ±(2^53-1).
+pub fn to_line<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, WriteLineError> {
+    let line = to_short(value)?;
     let canonical = canonical_form(&line)?;
     debug_assert!(
         canonical == line,

@@ -22,6 +22,22 @@ pub fn clean_lines(text: &str) -> String {
     lines.join("\n")
 }
 
+/// At most `most` characters of a stranger's text, [`clean`]: of a longer one its beginning and its end.
+#[must_use]
+pub fn excerpt(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    if length <= most {
+        return clean(text);
+    }
+    let end = most / 4;
+    let chars = || text.chars();
+    let (head, tail): (String, String) = (
+        chars().take(most.saturating_sub(end + 1)).collect(),
+        chars().skip(length - end).collect(),
+    );
+    format!("{}\u{2026}{}", clean(&head), clean(&tail))
+}
+
 const fn is_unseen(c: char) -> bool {
     matches!(
         c,
@@ -44,6 +60,16 @@ const fn is_unseen(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_excerpt_has_both_ends() {
+        assert_eq!(excerpt("abc", 3), "abc");
+        assert_eq!(excerpt("abcdefgh", 7), "abcde\u{2026}h");
+        assert_eq!(excerpt("\u{e9}\u{e9}\u{1b}", 2), "\u{e9}\u{2026}");
+        assert_eq!(excerpt("a\u{1b}", 2), "a\\u{1b}");
+        assert_eq!(excerpt(&"x".repeat(100_000), 300).chars().count(), 300);
+        assert_eq!(excerpt("abc", 0), "\u{2026}");
+    }
 
     #[test]
     fn hostile_text_is_written_out() {

@@ -81,7 +81,7 @@ impl FromStr for Control {
             .iter()
             .copied()
             .find(|control| control.as_str() == text)
-            .ok_or_else(|| UnknownControl(text.to_owned()))
+            .ok_or_else(|| UnknownControl(text.chars().take(80).collect()))
     }
 }
 

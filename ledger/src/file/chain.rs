@@ -5,6 +5,7 @@
 
 use crate::bytes::hash::Hash;
 use crate::bytes::key::{KeyId, Message, PublicKey, PublicKeyError};
+use crate::bytes::text::excerpt;
 use crate::finding::{Code, Finding};
 use crate::record::{
     Body, Content, Custody, Frame, Genesis, Head, KeyChange, LineProblem, Origin, ParsedLine,
@@ -254,7 +255,7 @@ impl Chain {
         }
         match &parsed.content {
             Ok(Content::UnknownKind(kind)) => {
-                report(unread(Code::RecordKindUnknown, "kind", kind).at(sequence));
+                report(unread(Code::RecordKindUnknown, "kind", excerpt(kind, 80)).at(sequence));
                 return self.advance(parsed, sequence, Standing::Unread);
             }
             Ok(Content::UnknownVersion(version)) => {

@@ -2,6 +2,7 @@
 
 pub mod chain;
 pub mod durable;
+pub mod kill;
 pub mod source;
 pub mod store;
 pub mod walk;

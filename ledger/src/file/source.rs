@@ -131,7 +131,18 @@ impl Source {
         let mut findings = Vec::new();
         // Held until lengths are noted; dropping the file lets it go.
         let lock = folder.lock()?;
-        let checkpoint = folder.checkpoint(&mut findings)?;
+        let mut checkpoint = folder.checkpoint(&mut findings)?;
+        // Without the lock it may have been written over while it was read: two readings that agree are whole.
+        for _ in 0..TRIES {
+            if matches!(lock, Lock::Held(_)) || checkpoint.is_none() {
+                break;
+            }
+            let again = folder.checkpoint(&mut Vec::new())?;
+            if again == checkpoint {
+                break;
+            }
+            checkpoint = again;
+        }
         let records = folder.open("records", OFlags::DIRECTORY)?;
         let segments = match records {
             Opened::File(records) => {
@@ -286,10 +297,15 @@ impl Folder {
             }
             Err(error) => return Err(error),
         };
+        // An append takes a millisecond or two.
+        let mut pause = Duration::from_millis(1);
         for _ in 0..TRIES {
             match file.try_lock_shared() {
                 Ok(()) => return Ok(Lock::Held(file)),
-                Err(std::fs::TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+                Err(std::fs::TryLockError::WouldBlock) => {
+                    std::thread::sleep(pause);
+                    pause = PAUSE.min(pause * 2);
+                }
                 Err(std::fs::TryLockError::Error(_)) => return Ok(Lock::Refused),
             }
         }

@@ -327,10 +327,15 @@ impl Walk<'_> {
         }
         let (place, message) = match (torn, self.openings.pending()) {
             (Some(line), _) => (line.place(), "the last line has no newline"),
-            (None, Some(pending)) => (
-                pending.place(),
-                "the last line is an opening, and its record does not follow",
-            ),
+            (None, Some(pending)) => {
+                if let Some(stray) = pending.stray(self.chain.next()) {
+                    self.findings.push(stray);
+                }
+                (
+                    pending.place(),
+                    "the last line is an opening, and its record does not follow",
+                )
+            }
             (None, None) => return,
         };
         self.findings.push(

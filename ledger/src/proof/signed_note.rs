@@ -18,12 +18,15 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 
 use crate::bytes::hash::{Hash, from_hex, to_hex};
 use crate::bytes::key::{Base64, PublicKey, PublicKeyError, Signature};
+use crate::bytes::text::excerpt;
 
 /// Longest note that is read, in bytes.
 pub const MAX_NOTE_BYTES: usize = 64 * 1024;
 /// How every signature line begins: an em dash and a space.
 const LINE_PREFIX: &str = "\u{2014} ";
 const KEY_ID_BYTES: usize = 4;
+/// How many characters of a name a message shows.
+const MAX_SHOWN: usize = 80;
 
 /// A text with the signature lines under it; nothing is verified yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,11 +213,22 @@ fn is_name(name: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyNoteError {
     /// A line of a known key does not verify.
-    #[error("the signature by {0} is not its key's over this text")]
+    #[error("the signature by {name} is not its key's over this text", name = excerpt(.0, MAX_SHOWN))]
     Signature(String),
     /// Only unknown keys signed.
-    #[error("no known key signed it, only: {names}", names = .0.join(", "))]
+    #[error("no known key signed it, only: {names}", names = some_of(.0))]
     NoKnownKey(Vec<String>),
+}
+
+/// The first names, and how many more there are.
+fn some_of(names: &[String]) -> String {
+    const MOST: usize = 8;
+    let shown = names.iter().take(MOST).map(|name| excerpt(name, MAX_SHOWN));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match names.len().checked_sub(MOST) {
+        None | Some(0) => shown,
+        Some(more) => format!("{shown} and {more} more"),
+    }
 }
 
 /// A signature that verified.
@@ -273,7 +287,7 @@ impl NoteKey {
     /// The name is empty or holds white space or `+`.
     pub fn new(name: &str, key_type: NoteKeyType, key: PublicKey) -> Result<Self, NoteKeyError> {
         if !is_name(name) {
-            return Err(NoteKeyError::Form(name.to_owned()));
+            return Err(NoteKeyError::Form(name.chars().take(200).collect()));
         }
         Ok(Self {
             name: name.to_owned(),

@@ -11,6 +11,7 @@ use super::{Body, Record};
 use crate::bytes::canon::{self, FormError, MAX_LINE_BYTES, U53, WriteLineError};
 use crate::bytes::hash::Hash;
 use crate::bytes::key::{KeyId, Message, SignError, Signature, Signer};
+use crate::bytes::text::excerpt;
 use crate::bytes::time::{Clock, Stamp, Timestamp};
 
 /// Where the `record` object begins in a line.
@@ -55,7 +56,8 @@ impl Record {
         }
     }
 
-    /// Signs the record and writes its line, without the newline.
+    /// Signs the record and writes its line, without the newline. Whoever appends it reads it first as every reader
+    /// will ([`parse_line`]): what would be refused is refused there.
     ///
     /// # Errors
     /// It would not fit a line, or the key's holder does not sign.
@@ -64,7 +66,7 @@ impl Record {
             kind: self.body.kind(),
             source,
         };
-        let record = canon::to_line(self).map_err(at)?;
+        let record = canon::to_short(self).map_err(at)?;
         let signature = signer.sign(Message::Record(&record))?;
         let line = [
             KEY_PREFIX,
@@ -355,7 +357,7 @@ fn is_only_form(record: &Record, line: &[u8]) -> bool {
 }
 
 fn read_typed(line: &[u8]) -> Result<Content, String> {
-    let text = |error: serde_json::Error| error.to_string();
+    let text = |error: serde_json::Error| said(&error);
     let envelope: EnvelopeIn<'_> = serde_json::from_slice(line).map_err(text)?;
     let _ = (envelope.key, envelope.signature);
     let head: RecordIn<'_> = serde_json::from_str(envelope.record.get()).map_err(text)?;
@@ -365,7 +367,7 @@ fn read_typed(line: &[u8]) -> Result<Content, String> {
     let Some(body) = Body::read(&head.kind, head.body) else {
         return Ok(Content::UnknownKind(head.kind.into_owned()));
     };
-    let body = body.map_err(|error| format!("{} body: {error}", head.kind))?;
+    let body = body.map_err(|error| format!("{} body: {}", head.kind, said(&error)))?;
     if let Some(disorder) = body.disorder() {
         return Err(format!("{} body: {disorder}", head.kind));
     }
@@ -377,6 +379,11 @@ fn read_typed(line: &[u8]) -> Result<Content, String> {
         sequence: head.sequence,
         time: head.time,
     })))
+}
+
+/// What serde_json says, which quotes from the line: short, and nothing in it that acts on a terminal.
+pub(super) fn said(error: &serde_json::Error) -> String {
+    excerpt(&error.to_string(), 400)
 }
 
 fn head_of(record: &Record) -> Head {

@@ -6,6 +6,7 @@ use serde::de::{self, Deserializer};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
+use super::line::said;
 use super::{Body, Record};
 use crate::bytes::canon::{self, MAX_LINE_BYTES, U53, WriteLineError};
 use crate::bytes::hash::{Hash, HexError, SALT_BYTES, from_hex, to_hex};
@@ -149,12 +150,12 @@ pub enum OpeningProblem {
 }
 
 impl Opening {
-    /// Writes the line, without the newline.
+    /// Writes the line, without the newline. Whoever appends it reads it first ([`Self::parse`]).
     ///
     /// # Errors
     /// The values do not fit a line.
     pub fn to_line(&self) -> Result<Vec<u8>, WriteLineError> {
-        canon::to_line(self)
+        canon::to_short(self)
     }
 
     /// Reads one line strictly.
@@ -199,7 +200,7 @@ impl Opening {
         if canonical != line {
             return Err("the line differs from its canonical form".to_owned());
         }
-        let opening: Self = serde_json::from_slice(line).map_err(|why| why.to_string())?;
+        let opening: Self = serde_json::from_slice(line).map_err(|why| said(&why))?;
         if canon::to_canonical(&opening).is_ok_and(|again| again != line) {
             let why = "a value that is absent is written as null, or one in a second form";
             return Err(why.to_owned());

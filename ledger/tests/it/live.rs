@@ -10,7 +10,7 @@ use ledger::record::{Body, Note, Tool};
 
 use super::stamp;
 
-fn open(at: &std::path::Path) -> Store {
+pub(crate) fn open(at: &std::path::Path) -> Store {
     let (dir, keys) = (at.join("ledger"), at.join("keys"));
     let options = OpenOptions {
         dir: &dir,
@@ -27,10 +27,15 @@ fn open(at: &std::path::Path) -> Store {
     Store::open(&options, &stamp()).unwrap()
 }
 
-fn note(store: &mut Store, text: String) {
-    let body = Body::Note(Note { text });
+pub(crate) fn remark(text: &str) -> Body {
+    Body::Note(Note {
+        text: text.to_owned(),
+    })
+}
+
+pub(crate) fn note(store: &mut Store, text: String) {
     store
-        .append(body, None, &stamp(), Durability::Durable)
+        .append(remark(&text), None, &stamp(), Durability::Durable)
         .unwrap();
 }
 

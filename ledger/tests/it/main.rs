@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+mod kills;
 mod large;
 mod live;
 #[path = "../../benches/hot/made.rs"]

@@ -1,10 +1,11 @@
 //! `--events`: JSON lines about a run, for programs that must not mistake a workload's status for the runner's.
 
-use std::io::{self, Write as _};
+use std::io;
+use std::os::fd::AsFd as _;
 
 use super::report;
 use super::status::status;
-use crate::run::{Event, Finished};
+use crate::run::{Event, Finished, write_until};
 
 /// Events cannot be written there.
 #[derive(Debug, thiserror::Error)]
@@ -14,7 +15,8 @@ pub(super) struct OpenEventsError {
     source: io::Error,
 }
 
-/// JSON lines about a run. An event that cannot be written is said once; the run goes on.
+/// JSON lines about a run. One that cannot be written, or that nobody reads, is said, and is the last: half of it may
+/// stand there. The run goes on.
 pub(super) struct Events {
     to: std::fs::File,
     name: String,
@@ -59,8 +61,8 @@ impl Events {
             Event::Cut(stream) => {
                 serde_json::json!({ "event": "output-cut", "stream": stream.as_str() })
             }
-            // Written once the exit status is decided.
-            Event::Ended { .. } => return,
+            // The end is written once the exit status is decided.
+            Event::Recorded { .. } | Event::Ended { .. } => return,
         };
         self.line(&line);
     }
@@ -82,9 +84,11 @@ impl Events {
     }
 
     fn line(&mut self, value: &serde_json::Value) {
-        if let Err(error) = writeln!(self.to, "{value}")
-            && !self.failed
-        {
+        if self.failed {
+            return;
+        }
+        let line = format!("{value}\n");
+        if let Err(error) = write_until(self.to.as_fd(), line.as_bytes(), report::patience()) {
             self.failed = true;
             report::warning_line(&format!("cannot write events to {}: {error}", self.name));
         }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use ledger::facts::control::Control;
@@ -16,7 +17,7 @@ use super::events::{Events, OpenEventsError};
 use super::status::status;
 use super::{FAILED, Global, ledger as ledgers, report};
 use crate::plan::{Input, Job, Reason, Runtime, Secret};
-use crate::run::{Event, Finished, Observer, Request, Stdin, execute};
+use crate::run::{Event, Finished, Ledger, Observer, Request, Stdin, execute};
 
 /// Exit statuses, for `exec --help`.
 const STATUSES: &str = "Exit status: the workload's own; 124 deadline; 125 the runner failed or the record cannot be kept; \
@@ -312,11 +313,6 @@ pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
         }
         Err(Failure::Ledger(error)) => fail(error),
         Err(Failure::Run(error)) => fail(error),
-        Err(Failure::Host(error)) => fail(error),
-        Err(Failure::File(error)) => {
-            report::error_line(&format!("cannot read the ledger: {error}"));
-            FAILED
-        }
         Err(Failure::Io(error)) => {
             report::error_line(&error.to_string());
             FAILED
@@ -341,12 +337,15 @@ enum Failure {
     Exec(ExecError),
     Ledger(ledgers::LedgerError),
     Run(crate::run::RunError),
-    Host(crate::host::GatherHostError),
-    File(ledger::file::durable::FileError),
     Io(io::Error),
 }
 
+/// How long a line may wait for its reader until the run is recorded: signals are the workload's meanwhile, and it is the
+/// deadline's time.
+const BEFORE_END: Duration = Duration::from_millis(500);
+
 fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
+    report::wait_within(BEFORE_END);
     let policy = args.policy().map_err(Failure::Exec)?;
     let runtime = args.runtime().map_err(Failure::Exec)?;
     // What cannot be carried out is said before a ledger is begun.
@@ -357,12 +356,20 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
         .map(Events::open)
         .transpose()
         .map_err(|error| Failure::Exec(error.into()))?;
-    let (mut store, stamp) =
-        ledgers::open(global, true, args.accept_rollback).map_err(Failure::Ledger)?;
-    let host = crate::host::gather(store.newest_host().map_err(Failure::File)?.as_ref())
-        .map_err(Failure::Host)?;
+    let place = ledgers::Place::of(global).map_err(Failure::Ledger)?;
+    let stamp = ledgers::stamp().map_err(Failure::Ledger)?;
+    // The launch already sweeps places that a killed run's tree may have mounted.
+    place.await_remains();
+    let open = || place.open(global, true, args.accept_rollback, &stamp);
+    let mut ledger = Ledger::to_open(&open);
+    if !place.is_begun() {
+        // What a plan keeps out of reach must be there when the plan is made.
+        ledger
+            .store()
+            .map_err(|error| Failure::Ledger(error.into()))?;
+    }
     let job = args
-        .job(ledgers::evidence(global, Some(&store)))
+        .job(ledgers::evidence(global, true))
         .map_err(Failure::Exec)?;
     let stdin = Stdin::choose(args.interactive || args.terminal).map_err(Failure::Io)?;
     let now = || crate::host::now(&stamp.clock.boot_id).map_err(io::Error::other);
@@ -370,7 +377,7 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
         policy,
         job,
         runtime: runtime.as_ref(),
-        host: &host,
+        host: &crate::host::gather,
         now: &now,
         clear: args.clear,
         stdin,
@@ -379,12 +386,16 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
         quiet: global.quiet,
         events: events.as_mut(),
     };
-    let finished = execute(request, &mut store, &mut watcher).map_err(Failure::Run)?;
-    ledgers::tell(global, &mut store);
+    let finished = execute(request, &mut ledger, &mut watcher).map_err(Failure::Run)?;
+    let store = ledger
+        .store()
+        .map_err(|error| Failure::Ledger(error.into()))?;
+    ledgers::tell(global, store);
     if let Some(events) = &mut events {
         events.end(&finished);
     }
     tell(global, args, &finished, store.root());
+    crate::sys::fault::point("before exit");
     Ok(status(&finished))
 }
 
@@ -507,6 +518,7 @@ impl Observer for Watcher<'_> {
             Event::Cut(stream) => report::warning_line(&format!(
                 "{stream} is past its cap; the rest is counted and hashed, not shown"
             )),
+            Event::Recorded { until } => report::wait_until(*until),
             Event::Remark(_) | Event::Started { .. } | Event::Ended { .. } => {}
         }
     }

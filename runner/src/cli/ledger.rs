@@ -1,10 +1,11 @@
 //! Finding and opening the ledger and its key.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ledger::bytes::time::Stamp;
-use ledger::file::store::{KeyChoice, OpenLedgerError, OpenOptions, Store};
+use ledger::file::store::{KeyChoice, OpenLedgerError, OpenOptions, Store, segment_name};
 use ledger::record::Tool;
 
 use super::{Global, report};
@@ -92,30 +93,88 @@ fn key_choice(global: &Global) -> Result<KeyChoice, LedgerError> {
     }
 }
 
+/// Where a command line's ledger and key are.
+pub(super) struct Place {
+    dir: PathBuf,
+    key: KeyChoice,
+    key_folder: PathBuf,
+}
+
+impl Place {
+    /// Finds it; nothing is opened yet.
+    pub(super) fn of(global: &Global) -> Result<Self, LedgerError> {
+        Ok(Self {
+            dir: folder(global)?,
+            key: key_choice(global)?,
+            key_folder: key_folder()?,
+        })
+    }
+
+    /// Whether a ledger was begun here. What may be missing is for [`Self::open`] to say.
+    pub(super) fn is_begun(&self) -> bool {
+        self.dir.join("records").join(segment_name(0)).exists()
+    }
+
+    /// Before a run whose runner was killed is closed, and its places swept: what it left is over.
+    pub(super) fn await_remains(&self) {
+        use io::ErrorKind::{NotADirectory, PermissionDenied};
+        match crate::run::await_end(&self.dir.join("runs")) {
+            Ok(alive) => {
+                for pid in alive {
+                    report::warning_line(&format!(
+                        "process {pid} is pid 1 of a run whose runner is gone, and does not end; `kill -KILL {pid}` ends its tree"
+                    ));
+                }
+            }
+            // The ledger cannot be opened either, and that says what to do.
+            Err(error) if matches!(error.kind(), PermissionDenied | NotADirectory) => {}
+            Err(error) => report::warning_line(&format!(
+                "cannot tell whether processes of killed runs are alive: {error}"
+            )),
+        }
+    }
+
+    /// Opens the ledger for writing and tells what there is to tell.
+    pub(super) fn open(
+        &self,
+        global: &Global,
+        create: bool,
+        accept_rollback: bool,
+        stamp: &Stamp,
+    ) -> Result<Store, OpenLedgerError> {
+        let host_name = nix::unistd::gethostname().unwrap_or_default();
+        let options = OpenOptions {
+            dir: &self.dir,
+            key: self.key.clone(),
+            key_folder: &self.key_folder,
+            accept_rollback,
+            tool: Tool {
+                name: "runner".to_owned(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+            },
+            host_name: &host_name.to_string_lossy(),
+            create,
+        };
+        let mut store = Store::open(&options, stamp)?;
+        tell(global, &mut store);
+        Ok(store)
+    }
+}
+
+/// Both clocks, now.
+pub(super) fn stamp() -> Result<Stamp, LedgerError> {
+    Ok(crate::host::now(&crate::host::boot_id()?)?)
+}
+
 /// Opens the ledger for writing and tells what there is to tell.
 pub(super) fn open(
     global: &Global,
     create: bool,
     accept_rollback: bool,
 ) -> Result<(Store, Stamp), LedgerError> {
-    let dir = folder(global)?;
-    let key_folder = key_folder()?;
-    let host_name = nix::unistd::gethostname().unwrap_or_default();
-    let options = OpenOptions {
-        dir: &dir,
-        key: key_choice(global)?,
-        key_folder: &key_folder,
-        accept_rollback,
-        tool: Tool {
-            name: "runner".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        },
-        host_name: &host_name.to_string_lossy(),
-        create,
-    };
-    let stamp = crate::host::now(&crate::host::boot_id()?)?;
-    let mut store = Store::open(&options, &stamp)?;
-    tell(global, &mut store);
+    let (place, stamp) = (Place::of(global)?, stamp()?);
+    place.await_remains();
+    let store = place.open(global, create, accept_rollback, &stamp)?;
     Ok((store, stamp))
 }
 
@@ -128,15 +187,17 @@ pub(super) fn tell(global: &Global, store: &mut Store) {
     }
 }
 
-/// Every host path that holds evidence or keys, whether it exists yet or not.
-pub(super) fn evidence(global: &Global, store: Option<&Store>) -> Vec<PathBuf> {
-    let mut paths = store.map(Store::evidence_paths).unwrap_or_default();
+/// Every host path that holds evidence or keys, whether it exists yet or not; for a run that is to `happen`, what it
+/// needs is made.
+pub(super) fn evidence(global: &Global, happen: bool) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
     paths.extend(folder(global).ok());
     paths.extend(key_folder().ok());
     // Who could write there could have the next run remove files.
-    paths.extend(match store {
-        Some(_) => crate::mechanism::placeholders::prepare().ok(),
-        None => crate::mechanism::placeholders::folder(),
+    paths.extend(if happen {
+        crate::mechanism::placeholders::prepare().ok()
+    } else {
+        crate::mechanism::placeholders::folder()
     });
     if let Some(file) = global.key.as_deref().filter(|key| Path::new(key).exists()) {
         paths.extend(std::path::absolute(file).ok());

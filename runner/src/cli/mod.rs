@@ -127,6 +127,29 @@ enum Command {
     Service(Later),
 }
 
+/// The command line of `runner exec` alone: describing the other commands takes longer than reading the line.
+#[derive(Debug, Parser)]
+#[command(name = "runner")]
+struct ExecCli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: ExecCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ExecCommand {
+    Exec(Box<exec::ExecArgs>),
+}
+
+/// Reads a command line of `exec`; `None` for any other, and for one with a mistake, which [`Cli`] can explain.
+fn read_exec(arguments: &[OsString]) -> Option<Cli> {
+    let ExecCli { global, command } = ExecCli::try_parse_from(arguments).ok()?;
+    let ExecCommand::Exec(args) = command;
+    let command = Command::Exec(args);
+    Some(Cli { global, command })
+}
+
 /// A command of a later version, with whatever follows it.
 #[derive(Debug, Args)]
 struct Later {
@@ -139,7 +162,11 @@ struct Later {
 pub fn main() -> ExitCode {
     crate::sys::fault::set(None);
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    match Cli::try_parse_from(&arguments) {
+    let read = match read_exec(&arguments) {
+        Some(cli) => Ok(cli),
+        None => Cli::try_parse_from(&arguments),
+    };
+    match read {
         Ok(cli) => run(cli),
         Err(error) => {
             report::usage(&error);

@@ -10,7 +10,7 @@ use crate::plan::{self, Plan, Runtime, Shape};
 
 pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
     let usage = if args.dry_run { FAILED } else { USAGE };
-    let job = args.job(ledgers::evidence(global, None));
+    let job = args.job(ledgers::evidence(global, false));
     let compiled = args
         .policy()
         .and_then(|policy| Ok((policy, args.runtime()?, job?)));

@@ -1,12 +1,15 @@
 //! What people read: one style for errors, notices and lists.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use ledger::bytes::text::clean_lines;
 use ledger::facts::policy::ReadPolicyError;
 
 use super::ColorChoice;
+use crate::run::{moment_in, write_until};
 
 static COLOR: AtomicBool = AtomicBool::new(false);
 
@@ -70,9 +73,42 @@ pub(super) fn notice_line(text: &str) {
     ));
 }
 
-/// Writes to stderr; a closed stderr is no reason to fail.
+/// How long to wait for readers, in nanoseconds: from the moment of writing on.
+static WITHIN: AtomicU64 = AtomicU64::new(0);
+/// Until when to wait for them, in nanoseconds since boot. Where both are 0, for ever.
+static UNTIL: AtomicU64 = AtomicU64::new(0);
+
+fn nanoseconds(time: Option<Duration>) -> u64 {
+    time.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// From now on readers of stderr, and of events, are waited for so long each time.
+pub(super) fn wait_within(time: Duration) {
+    WITHIN.store(nanoseconds(Some(time)), Ordering::Relaxed);
+}
+
+/// From now on they are waited for until `until` (time since boot), or for ever.
+pub(super) fn wait_until(until: Option<Duration>) {
+    WITHIN.store(0, Ordering::Relaxed);
+    UNTIL.store(nanoseconds(until), Ordering::Relaxed);
+}
+
+/// Until when to wait for a reader now.
+pub(super) fn patience() -> Option<Duration> {
+    let load = |from: &AtomicU64| match from.load(Ordering::Relaxed) {
+        0 => None,
+        nanoseconds => Some(Duration::from_nanos(nanoseconds)),
+    };
+    load(&WITHIN).map_or_else(|| load(&UNTIL), moment_in)
+}
+
+/// Writes to stderr; one that is closed, or that nobody reads, is no reason to fail.
 fn line(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let stderr = std::io::stderr();
+    let _ = match patience() {
+        None => writeln!(stderr.lock(), "{text}"),
+        until => write_until(stderr.as_fd(), format!("{text}\n").as_bytes(), until),
+    };
 }
 
 /// An error with its code, causes, place and help.

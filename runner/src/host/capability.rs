@@ -339,10 +339,7 @@ fn other_ids(facts: &HostFacts, has_user: bool) -> Capability {
 fn subordinate_map(helper: &str, ranges: &str, pid: libc::pid_t, id: u32) -> io::Result<()> {
     let text = fs::read_to_string(ranges).map_err(|error| named(ranges, &error))?;
     let caller = nix::unistd::geteuid();
-    let user = nix::unistd::User::from_uid(caller)
-        .ok()
-        .flatten()
-        .map(|user| user.name);
+    let user = super::account::user_name(caller.as_raw());
     let start = first_range(&text, caller.as_raw(), user.as_deref());
     let start =
         start.ok_or_else(|| io::Error::other(format!("{ranges} has no range for this user")))?;

@@ -42,7 +42,7 @@ pub enum ReadClockError {
 /// # Errors
 /// /proc does not tell.
 pub fn boot_id() -> Result<BootId, ReadClockError> {
-    let text = std::fs::read_to_string(BOOT_ID).map_err(ReadClockError::ReadBootId)?;
+    let text = crate::sys::pseudo::read_text(BOOT_ID).map_err(ReadClockError::ReadBootId)?;
     Ok(text.trim_end().parse()?)
 }
 

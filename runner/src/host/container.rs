@@ -53,7 +53,7 @@ pub(super) fn signs(kernel: &str, gaps: &mut Gaps) -> Vec<String> {
 /// `container=` of pid 1 (systemd's container interface); only root may read it.
 fn environment_of_pid_1(gaps: &mut Gaps) -> Option<String> {
     let path = Path::new("/proc/1/environ");
-    match fs::read(path) {
+    match crate::sys::pseudo::read(path) {
         Ok(environment) => {
             let value = environment
                 .split(|byte| *byte == 0)

@@ -5,6 +5,7 @@
 //!
 //! A fact that could not be read is absent and named in `unmeasured` with the error; it is never a default.
 
+pub mod account;
 pub mod capability;
 mod cgroup;
 mod clock;
@@ -15,7 +16,6 @@ mod system;
 
 pub use clock::{ReadClockError, boot_id, now};
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -112,7 +112,7 @@ impl Gaps {
 
     /// The text of a file; `None` when there is no such file, or, noted, when it cannot be read.
     fn read(&mut self, field: impl Into<String>, path: &Path) -> Option<String> {
-        match fs::read_to_string(path) {
+        match crate::sys::pseudo::read_text(path) {
             Ok(text) => Some(text),
             Err(error) if is_absent(&error) => None,
             Err(error) => {

@@ -19,7 +19,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::mechanism::{Failure, Outcomes, identity, protect, root};
 use crate::sys::{descriptor, fault, network, process, terminal};
-use wire::{FromInit, Report, Spec, ToInit};
+use wire::{FromInit, Report, Spec, ToInit, TreeReport};
 
 /// Exit status of a pid 1 that could not do its work; the runner has the reason from the report.
 const FAILED: i32 = 97;
@@ -48,6 +48,9 @@ fn serve(control: &UnixStream) -> i32 {
     let Ok(spec) = wire::receive::<Spec>(control) else {
         return FAILED;
     };
+    if wire::receive_planted(control, spec.planted).is_err() {
+        return FAILED;
+    }
     fault::set(spec.fault.clone());
     if !spec.owns_tree && nix::sys::prctl::set_child_subreaper(true).is_err() {
         return FAILED;
@@ -55,6 +58,15 @@ fn serve(control: &UnixStream) -> i32 {
     let mut outcomes = Outcomes::default();
     let mut unreachable = Vec::new();
     let built = build(&spec, &mut outcomes, &mut unreachable);
+    let tree = TreeReport {
+        fatal: built.as_ref().err().cloned(),
+        unreachable,
+    };
+    // The runner looks at the tree while the workload's process is made.
+    if wire::send(control, &tree).is_err() {
+        end_tree(&spec);
+        return FAILED;
+    }
     let prepared = built.and_then(|own_terminal| {
         if let Some(program) = &spec.program {
             workload::prepare(&spec, program, own_terminal, control, &mut outcomes).map(Some)
@@ -74,7 +86,6 @@ fn serve(control: &UnixStream) -> i32 {
         fatal,
         program: prepared.as_ref().map(|prepared| prepared.report.clone()),
         terminal: master.is_some(),
-        unreachable,
     };
     let mut said = wire::send(control, &report);
     if let (Ok(()), Some(master)) = (&said, master) {
@@ -255,7 +266,8 @@ fn count_others() -> Option<u32> {
         let name = entry.ok()?.file_name();
         let name = name.to_string_lossy();
         if name.bytes().all(|byte| byte.is_ascii_digit()) && *name != *own {
-            let stat = std::fs::read_to_string(format!("/proc/{name}/stat")).unwrap_or_default();
+            let stat =
+                crate::sys::pseudo::read_text(format!("/proc/{name}/stat")).unwrap_or_default();
             let state = stat
                 .rsplit_once(") ")
                 .and_then(|(_, rest)| rest.chars().next());
@@ -279,9 +291,12 @@ fn end_tree(spec: &Spec) {
         if pids.is_empty() {
             return;
         }
-        for pid in pids {
-            let pid = nix::unistd::Pid::from_raw(pid);
+        // All are killed before one is waited for: those that still fork meanwhile would keep this process busy for ever.
+        let pids = pids.into_iter().map(nix::unistd::Pid::from_raw);
+        for pid in pids.clone() {
             let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
+        }
+        for pid in pids {
             let _ = nix::sys::wait::waitpid(pid, None);
         }
     }

@@ -1,7 +1,9 @@
-//! What the runner and pid 1 say to each other, as length-prefixed JSON over a socket pair.
+//! What the runner and pid 1 say to each other, over a socket pair: each message its length, then its
+//! content in postcard's form (both sides are the same program, and the filters alone would be 20 KB of JSON).
 //!
 //! ```text
 //! runner ── Spec ──► init        what to build, once
+//! runner ◄─ TreeReport ─ init    the tree stands, or why not
 //! runner ◄─ Report ── init       what took effect; a terminal's master may follow
 //! runner ── Go, Signal, End ──►
 //! runner ◄─ Started, ExecFailed or NotStarted, then Ended
@@ -30,10 +32,14 @@ use crate::sys::process::Ended;
 
 /// Number of pid 1's control descriptor.
 pub const CONTROL: RawFd = 3;
+/// Planted descriptors get numbers from here on, in their order; each arrives at the number between.
+const PLANTED: RawFd = CONTROL + 2;
 /// argv[0] by which this program knows that it is pid 1 of a sandbox.
 pub const INIT_NAME: &std::ffi::CStr = c"containment-init";
 /// Longest message; a plan with every possible flag stays far below.
 const MAX_MESSAGE: u32 = 16 << 20;
+/// Bytes that say how long a message is.
+const LENGTH: usize = size_of::<u32>();
 
 /// What pid 1 is to build and run. What is absent is not built.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,10 +70,30 @@ pub struct Spec {
     pub terminal: bool,
     /// Pid 1 of a pid namespace: its end ends the tree. Else it reaps and kills its descendants itself.
     pub owns_tree: bool,
+    /// Descriptors that follow, each by itself.
+    pub planted: u32,
     /// What to run; absent for a trial that stops at the report.
     pub program: Option<ProgramSpec>,
     /// The tests' switch ([`crate::sys::fault`]).
     pub fault: Option<String>,
+}
+
+/// The number that a planted descriptor will have.
+#[must_use]
+pub fn planted_number(index: usize) -> RawFd {
+    PLANTED.saturating_add(RawFd::try_from(index).unwrap_or(RawFd::MAX))
+}
+
+/// Takes the descriptors that follow a specification and gives them their numbers.
+///
+/// # Errors
+/// One did not come, or there is no room for it.
+pub fn receive_planted(stream: &UnixStream, count: u32) -> Result<(), WireError> {
+    for index in 0..count as usize {
+        let descriptor = receive_descriptor(stream)?;
+        crate::sys::descriptor::plant(descriptor, planted_number(index))?;
+    }
+    Ok(())
 }
 
 /// What to run.
@@ -82,7 +108,17 @@ pub struct ProgramSpec {
     pub cwd: PathBuf,
 }
 
-/// What pid 1 built.
+/// What pid 1 built around itself: from here on nothing of that changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeReport {
+    /// The step without which there is no sandbox, when it failed; nothing follows then but [`Report`].
+    pub fatal: Option<Failure>,
+    /// Places that were to be covered and that the workload cannot get to anyway.
+    #[serde(with = "path_list")]
+    pub unreachable: Vec<PathBuf>,
+}
+
+/// What stands ready for "go".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// What became of each mechanism.
@@ -93,9 +129,6 @@ pub struct Report {
     pub program: Option<ProgramReport>,
     /// The master of a terminal follows.
     pub terminal: bool,
-    /// Places that were to be covered and that the workload cannot get to anyway.
-    #[serde(with = "path_list")]
-    pub unreachable: Vec<PathBuf>,
 }
 
 /// Lists of paths as bytes.
@@ -198,7 +231,7 @@ pub enum WireError {
     Io(#[from] io::Error),
     /// Not a message.
     #[error("not a message: {0}")]
-    Form(#[from] serde_json::Error),
+    Form(#[from] postcard::Error),
     /// Longer than any message.
     #[error("a message of {0} bytes")]
     TooLong(u64),
@@ -209,13 +242,13 @@ pub enum WireError {
 /// # Errors
 /// The other side is gone.
 pub fn send<T: Serialize>(mut stream: &UnixStream, message: &T) -> Result<(), WireError> {
-    let body = serde_json::to_vec(message)?;
-    let length = u32::try_from(body.len())
+    let mut frame = postcard::to_extend(message, vec![0; LENGTH])?;
+    let length = frame.len() - LENGTH;
+    let length = u32::try_from(length)
         .ok()
-        .filter(|length| *length <= MAX_MESSAGE);
-    let length = length.ok_or(WireError::TooLong(body.len() as u64))?;
-    let mut frame = length.to_le_bytes().to_vec();
-    frame.extend_from_slice(&body);
+        .filter(|length| *length <= MAX_MESSAGE)
+        .ok_or(WireError::TooLong(length as u64))?;
+    frame[..LENGTH].copy_from_slice(&length.to_le_bytes());
     stream
         .write_all(&frame)
         .map_err(|error| match error.kind() {
@@ -233,7 +266,7 @@ pub fn receive<T: DeserializeOwned>(mut stream: &UnixStream) -> Result<T, WireEr
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => WireError::Gone,
         _ => WireError::Io(error),
     };
-    let mut word = [0; 4];
+    let mut word = [0; LENGTH];
     stream.read_exact(&mut word).map_err(gone)?;
     let length = u32::from_le_bytes(word);
     if length == FAILURE_MARK {
@@ -252,7 +285,7 @@ pub fn receive<T: DeserializeOwned>(mut stream: &UnixStream) -> Result<T, WireEr
     }
     let mut body = vec![0; length as usize];
     stream.read_exact(&mut body).map_err(gone)?;
-    Ok(serde_json::from_slice(&body)?)
+    Ok(postcard::from_bytes(&body)?)
 }
 
 /// Passes a descriptor (unix(7), SCM_RIGHTS).

@@ -79,7 +79,7 @@ pub(super) enum NotStarted {
 fn has_executed(pid: i32) -> bool {
     let own = std::fs::read_link("/proc/self").unwrap_or_default();
     if own.as_os_str() == std::process::id().to_string().as_str() {
-        let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let stat = crate::sys::pseudo::read(format!("/proc/{pid}/stat")).unwrap_or_default();
         return flags(&stat).is_some_and(|flags| flags & FORKED_NO_EXEC == 0);
     }
     use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};

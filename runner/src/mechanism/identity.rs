@@ -40,7 +40,7 @@ pub fn take(spec: &IdentitySpec, outcomes: &mut Outcomes) {
 pub fn deny_user_namespaces(outcomes: &mut Outcomes) {
     const LIMIT: &str = "/proc/sys/user/max_user_namespaces";
     let written = crate::sys::fault::guard("userns-limit", || std::fs::write(LIMIT, "0"))
-        .and_then(|()| std::fs::read_to_string(LIMIT));
+        .and_then(|()| crate::sys::pseudo::read_text(LIMIT));
     let result = match written {
         Ok(text) if text.trim() == "0" => Ok(()),
         Ok(_) => Err(Failure::no_effect(format!("write 0 to {LIMIT}"))),

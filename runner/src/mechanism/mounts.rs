@@ -1,5 +1,6 @@
 //! Reading mounts back (proc_pid_mountinfo(5)).
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt as _;
@@ -64,7 +65,7 @@ impl Mount {
 /// # Errors
 /// The file cannot be read, or a line is not as proc_pid_mountinfo(5) says.
 pub fn read(path: &Path) -> io::Result<Vec<Mount>> {
-    let text = std::fs::read(path)?;
+    let text = crate::sys::pseudo::read(path)?;
     text.split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty())
         .map(|line| {
@@ -82,18 +83,25 @@ pub fn read(path: &Path) -> io::Result<Vec<Mount>> {
 /// The mount that answers at `target`, which is the last one there.
 #[must_use]
 pub fn at<'a>(mounts: &'a [Mount], target: &Path) -> Option<&'a Mount> {
-    mounts.iter().rev().find(|mount| mount.target == target)
+    // The kernel writes paths in one form: there bytes tell them apart, which is quicker than their parts.
+    let target: PathBuf = target.components().collect();
+    let mut last_first = mounts.iter().rev();
+    last_first.find(|mount| mount.target.as_os_str() == target.as_os_str())
 }
 
 /// Every mount at or below `target` that is not covered by another at the same place.
 pub fn below<'a>(mounts: &'a [Mount], target: &'a Path) -> impl Iterator<Item = &'a Mount> {
-    mounts.iter().enumerate().filter_map(move |(index, mount)| {
-        let covered = mounts
-            .get(index + 1..)?
-            .iter()
-            .any(|later| later.target == mount.target);
-        (mount.target.starts_with(target) && !covered).then_some(mount)
-    })
+    let mut last = HashMap::with_capacity(mounts.len());
+    for (index, mount) in mounts.iter().enumerate() {
+        last.insert(mount.target.as_os_str(), index);
+    }
+    mounts
+        .iter()
+        .enumerate()
+        .filter(move |(index, mount)| {
+            last.get(mount.target.as_os_str()) == Some(index) && mount.target.starts_with(target)
+        })
+        .map(|(_, mount)| mount)
 }
 
 fn parse(line: &[u8]) -> Option<Mount> {

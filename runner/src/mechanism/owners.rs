@@ -16,6 +16,7 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 
 use super::identity::IdentitySpec;
 use super::{Failure, mounts};
+use crate::host::account::user_name;
 use crate::sys::clone::Placeholder;
 use crate::sys::{errno_name, mount};
 
@@ -254,10 +255,7 @@ fn taken_ranges() -> Result<Vec<(u32, u32)>, ChooseIdsError> {
 
 /// First id of the user's subordinate range in `path` (subuid(5)).
 fn subordinate(path: &str, uid: u32) -> Option<u32> {
-    let name = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid))
-        .ok()
-        .flatten()
-        .map(|user| user.name);
+    let name = user_name(uid);
     let text = std::fs::read_to_string(path).ok()?;
     text.lines().find_map(|line| {
         let mut fields = line.split(':');

@@ -319,10 +319,7 @@ fn bind(
     outcomes: &mut Outcomes,
 ) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::call(format!("bind {}", path.display()), &error);
-    let is_folder = std::fs::File::from(tree.try_clone().map_err(failed)?)
-        .metadata()
-        .map_err(failed)?
-        .is_dir();
+    let is_folder = is_folder(tree.as_fd()).map_err(failed)?;
     let attributes = Attributes {
         read_only,
         no_dev: !device,
@@ -411,10 +408,7 @@ fn cover(root: &OwnedFd, mask: &Mask) -> Result<Covered, Failure> {
         Err(error) if is_out_of_reach(&error) => return Ok(Covered::Unreachable),
         Err(error) => return Err(failed(error)),
     };
-    let is_folder = std::fs::File::from(target.try_clone().map_err(failed)?)
-        .metadata()
-        .map_err(failed)?
-        .is_dir();
+    let is_folder = is_folder(target.as_fd()).map_err(failed)?;
     fault::guard("proc-mask", || {
         let over = if read_only {
             mount::clone_tree(Some(target.as_fd()), c"", true)?
@@ -444,6 +438,11 @@ fn cover(root: &OwnedFd, mask: &Mask) -> Result<Covered, Failure> {
     .map_err(failed)
 }
 
+fn is_folder(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let mode = nix::sys::stat::fstat(fd)?.st_mode;
+    Ok(mode & libc::S_IFMT == libc::S_IFDIR)
+}
+
 fn is_out_of_reach(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -457,9 +456,14 @@ fn new_memory(mode: u32, bytes: Option<u64>) -> Result<OwnedFd, Failure> {
     // tmpfs reads a size of 0 as "no limit"; one page is the least.
     let size = CString::new(bytes.map_or(String::new(), |bytes| bytes.max(4096).to_string()))
         .map_err(|error| failed(error.into()))?;
+    // A file without content takes no room of the size, and about a KiB of the kernel's memory.
+    let inodes =
+        CString::new(bytes.map_or(String::new(), |bytes| (bytes / 1024).max(64).to_string()))
+            .map_err(|error| failed(error.into()))?;
     let mut options: Vec<(&CStr, &CStr)> = vec![(c"mode", &mode)];
     if bytes.is_some() {
         options.push((c"size", &size));
+        options.push((c"nr_inodes", &inodes));
     }
     let attributes = Attributes {
         no_dev: true,

@@ -1,11 +1,12 @@
 //! Which system calls fail: a policy's names compiled to a seccomp filter.
 //!
-//! seccompiler writes the body (a linear match by number); it would kill on a foreign architecture and does
-//! not look at x32, so its three opening instructions are replaced by a head of our own: another
-//! architecture, or a number of 0x4000_0000 and above (x32), gives EPERM. Denied calls give EPERM and the workload
-//! lives to tell.
+//! seccompiler writes the rules that look at arguments; it would kill on a foreign architecture and does not look at
+//! x32, so its three opening instructions are replaced by a head of our own: another architecture, or a number of
+//! 0x4000_0000 and above (x32), gives EPERM. A list of names is matched by one comparison each, where seccompiler takes
+//! five instructions: the kernel checks and translates every one of them in each run. Denied calls give EPERM and the
+//! workload lives to tell.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use seccompiler::{
     SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -21,12 +22,14 @@ const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 const AUDIT_ARCH_AARCH64: u32 = 0xc000_00b7;
 
 const LOAD_WORD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
+const JUMP: u16 = 0x05; // BPF_JMP | BPF_JA
 const JUMP_EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
 const JUMP_AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
 const RETURN: u16 = 0x06; // BPF_RET | BPF_K
 const NUMBER_OFFSET: u32 = 0; // seccomp_data.nr
 const ARCH_OFFSET: u32 = 4; // seccomp_data.arch
 const RETURN_ERRNO: u32 = 0x0005_0000; // SECCOMP_RET_ERRNO
+const RETURN_ALLOW: u32 = 0x7fff_0000; // SECCOMP_RET_ALLOW
 const RETURN_EPERM: u32 = RETURN_ERRNO | libc::EPERM as u32;
 
 /// An architecture that filters are made for.
@@ -227,22 +230,14 @@ pub fn compile(
     architecture: Architecture,
 ) -> Result<Vec<Instruction>, CompileFilterError> {
     let (names, on_match, otherwise) = match calls {
-        Calls::Allow(names) => (
-            names,
-            SeccompAction::Allow,
-            SeccompAction::Errno(libc::EPERM as u32),
-        ),
-        Calls::Deny(names) => (
-            names,
-            SeccompAction::Errno(libc::EPERM as u32),
-            SeccompAction::Allow,
-        ),
+        Calls::Allow(names) => (names, RETURN_ALLOW, RETURN_EPERM),
+        Calls::Deny(names) => (names, RETURN_EPERM, RETURN_ALLOW),
     };
-    let mut rules = BTreeMap::new();
+    let mut numbers = BTreeSet::new();
     for name in *names {
         match architecture.number(name) {
             Some(number) => {
-                rules.insert(number, Vec::new());
+                numbers.extend(u32::try_from(number));
             }
             None if [Architecture::X86_64, Architecture::Aarch64]
                 .iter()
@@ -250,11 +245,30 @@ pub fn compile(
             None => return Err(CompileFilterError::UnknownCall(name.clone())),
         }
     }
-    if rules.is_empty() {
+    if numbers.is_empty() {
         return Err(CompileFilterError::Empty);
     }
-    let filter = SeccompFilter::new(rules, otherwise, on_match, architecture.target())?;
-    Ok(with_own_head(filter.try_into()?, architecture))
+    let mut program = head(architecture);
+    program.extend(by_number(&numbers, on_match, otherwise));
+    Ok(program)
+}
+
+/// Compares the number, which is loaded, with each of these. A jump goes 255 instructions far at most.
+fn by_number(numbers: &BTreeSet<u32>, on_match: u32, otherwise: u32) -> Vec<Instruction> {
+    let op = |code, jt, jf, k| Instruction { code, jt, jf, k };
+    let numbers: Vec<u32> = numbers.iter().copied().collect();
+    let mut body = Vec::new();
+    for chunk in numbers.chunks(usize::from(u8::MAX)) {
+        // To the return, which stands behind the jump over it.
+        for (number, distance) in chunk.iter().zip((1..=chunk.len()).rev()) {
+            let distance = u8::try_from(distance).unwrap_or(u8::MAX);
+            body.push(op(JUMP_EQUAL, distance, 0, *number));
+        }
+        body.push(op(JUMP, 0, 0, 1));
+        body.push(op(RETURN, 0, 0, on_match));
+    }
+    body.push(op(RETURN, 0, 0, otherwise));
+    body
 }
 
 fn head(architecture: Architecture) -> Vec<Instruction> {
@@ -273,7 +287,7 @@ fn head(architecture: Architecture) -> Vec<Instruction> {
 mod tests {
     use super::*;
 
-    const ALLOW: u32 = 0x7fff_0000;
+    const ALLOW: u32 = RETURN_ALLOW;
     const ARCH_I386: u32 = 0x4000_0003;
 
     /// A classic BPF interpreter of the instructions that filters are made of.
@@ -303,7 +317,7 @@ mod tests {
                 0x54 => accumulator &= i.k,
                 JUMP_EQUAL => at += jump(accumulator == i.k),
                 JUMP_AT_LEAST => at += jump(accumulator >= i.k),
-                0x05 => at += i.k as usize,
+                JUMP => at += i.k as usize,
                 RETURN => return i.k,
                 code => panic!("instruction {code:#x}"),
             }
@@ -333,6 +347,26 @@ mod tests {
             assert_eq!(judge("execve"), ALLOW);
         }
         assert_eq!(Architecture::Aarch64.number("open"), None);
+    }
+
+    #[test]
+    fn lists_of_any_length_say_what_seccompiler_says() {
+        let all: Vec<u32> = (0..900).filter(|number| number % 7 != 3).collect();
+        for length in [1, 2, 254, 255, 256, 511, all.len()] {
+            let numbers: BTreeSet<u32> = all.iter().copied().take(length).collect();
+            let program = by_number(&numbers, RETURN_EPERM, RETURN_ALLOW);
+            let program = [head(Architecture::X86_64), program].concat();
+            let rules = numbers
+                .iter()
+                .map(|number| (i64::from(*number), Vec::new()));
+            let theirs = assemble(rules.collect(), libc::EPERM, Architecture::X86_64).unwrap();
+            for number in 0..1000 {
+                let ours = run(&program, AUDIT_ARCH_X86_64, number);
+                assert_eq!(ours, run(&theirs, AUDIT_ARCH_X86_64, number), "{number}");
+            }
+            assert_eq!(run(&program, ARCH_I386, 1), RETURN_EPERM);
+            assert!(program.len() < theirs.len());
+        }
     }
 
     #[test]

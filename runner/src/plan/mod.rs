@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use ledger::facts::control::{Control, Declared, Unsupported};
 use ledger::facts::policy::{Mode, Policy};
 
+use crate::mechanism::owners::HostIds;
 use crate::mechanism::{Failure, Outcomes};
 
 /// Search path of a workload whose policy sets none.
@@ -100,11 +101,77 @@ pub trait Runtime {
         tree.cwd(job)
     }
 
-    /// Builds the sandbox up to the point where the workload would run, and says what took effect.
+    /// Makes the process that will build the sandbox, before there is a plan: it starts while the plan is made.
+    ///
+    /// # Errors
+    /// There is no such process to be had; [`Self::launch`] says what that means for a plan.
+    fn begin(&self, policy: &Policy, job: &Job, streams: Streams) -> Result<Begun, LaunchError>;
+
+    /// Builds the sandbox up to the point where the workload would run, and says what took effect. `meanwhile` is
+    /// called while the other process builds.
     ///
     /// # Errors
     /// The sandbox cannot be built at all.
-    fn launch(&self, plan: &Plan, streams: Streams) -> Result<Launch, LaunchError>;
+    fn launch(
+        &self,
+        plan: &Plan,
+        begun: Result<Begun, LaunchError>,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<Launch, LaunchError>;
+}
+
+/// A process that waits for what it is to build. Dropped, it is ended.
+#[derive(Debug)]
+pub struct Begun {
+    process: Option<Waiting>,
+    /// Kinds of namespaces that it has.
+    pub namespaces: libc::c_int,
+    /// Kinds of namespaces that it was to have.
+    pub wanted: libc::c_int,
+    /// Its ids on the host; absent without a user namespace.
+    pub ids: Option<HostIds>,
+    /// What was found out so far.
+    pub outcomes: Outcomes,
+}
+
+/// The process of a [`Begun`].
+#[derive(Debug)]
+pub struct Waiting {
+    /// Its id in this process's pid namespace.
+    pub pid: i32,
+    /// Refers to it whatever happens to its id.
+    pub pidfd: OwnedFd,
+    /// Its end of this talks to it.
+    pub control: UnixStream,
+}
+
+impl Begun {
+    /// A process in these namespaces, of which nothing else is known yet.
+    #[must_use]
+    pub fn new(process: Waiting, namespaces: libc::c_int) -> Self {
+        Self {
+            process: Some(process),
+            namespaces,
+            wanted: namespaces,
+            ids: None,
+            outcomes: Outcomes::default(),
+        }
+    }
+
+    /// The process, which is then the caller's to end.
+    pub fn take(&mut self) -> Option<Waiting> {
+        self.process.take()
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if let Some(process) = &self.process {
+            // Gone already is as good.
+            let _ = crate::sys::process::kill(&process.pidfd, libc::SIGKILL);
+            let _ = crate::sys::process::wait(&process.pidfd);
+        }
+    }
 }
 
 /// What one runtime on this host intends.

@@ -1,17 +1,23 @@
 //! The spine of one run and what is measured about it.
 //!
-//! `Policy → plan::compile → strict? refuse → store can take a record? → launch → Effect → start record → go →
-//! supervise → Outcome → observe → execution record`, the same for every workload.
+//! `Policy → plan::compile → strict? refuse → launch, and meanwhile: store can take a record? → Effect → start record →
+//! go → supervise → Outcome → observe → execution record`, the same for every workload.
 
 pub mod artifacts;
+mod listing;
 mod observe;
 pub mod output;
+mod patience;
 mod record;
 mod relay;
+mod remains;
+mod signals;
 mod spine;
 mod streams;
 mod supervise;
 
+pub use patience::{moment_in, write_until};
 pub use record::RecordError;
 pub use relay::Stdin;
-pub use spine::{Event, Finished, Observer, Request, RunError, execute};
+pub use remains::await_end;
+pub use spine::{Event, Finished, Ledger, Observer, Request, RunError, execute};

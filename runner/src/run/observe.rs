@@ -3,11 +3,13 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
-use ledger::facts::execution::Unmeasured;
+use ledger::facts::execution::{Artifact, Unmeasured};
+use ledger::facts::list::List;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 
-use super::artifacts::{FileTime, Limits, Place, Scan, scan};
+use super::artifacts::{FileTime, Limits, Pace, Place, scan};
+use super::record::{RecordError, Recorder};
 use crate::plan::{Launch, Plan};
 
 /// Writable places, remembered as they were before the run.
@@ -18,8 +20,13 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Remembers them; to be called before "go".
-    pub(super) fn remember(plan: &Plan, launch: &Launch, limits: &Limits) -> Self {
+    /// Remembers them, as far as `pace` goes; to be called before "go".
+    pub(super) fn remember(
+        plan: &Plan,
+        launch: &Launch,
+        limits: &Limits,
+        pace: &dyn Fn() -> Pace,
+    ) -> Self {
         let mut places = Self::default();
         if let Some(workspace) = &launch.workspace {
             match workspace.as_fd().try_clone_to_owned() {
@@ -37,7 +44,8 @@ impl Places {
                 .and_then(|root| Ok((root, FileTime::now().map_err(std::io::Error::other)?)));
             match opened {
                 Ok((root, now)) => places.places.push(
-                    Place::existing(root, &bind.target, now, limits).without(&plan.tree.covered),
+                    Place::existing(root, &bind.target, now, limits, pace)
+                        .without(&plan.tree.covered),
                 ),
                 Err(error) => places.lose(&bind.target.display().to_string(), &error),
             }
@@ -51,11 +59,20 @@ impl Places {
             .push(unmeasured(&format!("unreadable: {place} ({errno})")));
     }
 
-    /// What is there now and was not, or is not as it was; without hashes once `interrupted`.
-    pub(super) fn scan(self, limits: &Limits, interrupted: &dyn Fn() -> bool) -> Scan {
-        let mut scan = scan(&self.places, limits, interrupted);
-        scan.unmeasured.splice(0..0, self.unmeasured);
-        scan
+    /// Lists what is there now and was not, or is not as it was, as far as `pace` goes; and what could not be seen.
+    pub(super) fn list(
+        self,
+        limits: &Limits,
+        pace: &dyn Fn() -> Pace,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(List<Artifact>, Vec<Unmeasured>), RecordError> {
+        let mut listing = recorder.listing();
+        let mut unmeasured = self.unmeasured;
+        let seen = scan(&self.places, limits, pace, &mut |artifact| {
+            listing.add(artifact)
+        });
+        unmeasured.extend(seen);
+        Ok((listing.finish()?, unmeasured))
     }
 }
 

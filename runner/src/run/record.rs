@@ -3,24 +3,25 @@
 use std::io;
 
 use ledger::bytes::canon::U53;
-use ledger::bytes::canon::{WriteLineError, to_canonical};
+use ledger::bytes::canon::WriteLineError;
 use ledger::bytes::hash::Hash;
 use ledger::bytes::time::Stamp;
 use ledger::facts::control::Controls;
 use ledger::facts::execution::{
     Execution, Output, PolicyRef, Program as ProgramFile, RunId, RuntimeUsed, Start, Workload,
 };
-use ledger::facts::list::{BlobList, List, Sealable};
+use ledger::facts::list::{List, Sealable};
 use ledger::file::durable::FileError;
 use ledger::file::store::{AppendError, Appended, BlobError, BlobWriter, Durability, Store};
 use ledger::record::{Body, Opened, Salted, SealError};
 use serde::Serialize;
 
+use super::listing::Listing;
 use super::output::Blob;
 use crate::plan::{Effect, Plan, Program, Runtime};
 
 /// A list longer than this, as JSON, becomes a blob: two of them and the rest fit a line.
-const LIST_BYTES: usize = 24 << 10;
+pub(super) const LIST_BYTES: usize = 24 << 10;
 
 /// Why a run's record could not be made or kept.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
@@ -36,11 +37,23 @@ pub enum RecordError {
     /// A blob cannot be stored.
     #[error("a blob cannot be kept")]
     #[diagnostic(code(runner::record::blob))]
-    Blob(#[from] BlobError),
+    Blob(
+        #[from]
+        #[diagnostic_source]
+        BlobError,
+    ),
+    /// A long list cannot be written to its blob.
+    #[error("a long list cannot be written to its blob")]
+    #[diagnostic(code(runner::record::list))]
+    List(#[source] io::Error),
     /// The run's lock cannot be taken.
     #[error("the run cannot be marked as going on")]
     #[diagnostic(code(runner::record::lock))]
-    Lock(#[from] FileError),
+    Lock(
+        #[from]
+        #[diagnostic_source]
+        FileError,
+    ),
     /// A value cannot be sealed.
     #[error("a value cannot be sealed")]
     #[diagnostic(code(runner::record::seal))]
@@ -168,15 +181,14 @@ impl Recorder<'_> {
 
     /// The list as it is, or, when it is long, as a blob.
     pub(super) fn list<T: Serialize>(&mut self, items: Vec<T>) -> Result<List<T>, RecordError> {
-        let text = to_canonical(&items)?;
-        if text.len() <= LIST_BYTES {
-            return Ok(List::Inline(items));
-        }
-        let blob = self.store.put_blob(&text)?;
-        Ok(List::Blob(BlobList {
-            blob,
-            count: U53::saturating(items.len() as u64),
-        }))
+        let mut listing = self.listing();
+        let _failed = items.into_iter().try_for_each(|item| listing.add(item));
+        listing.finish()
+    }
+
+    /// A list that comes item by item.
+    pub(super) fn listing<T: Serialize>(&mut self) -> Listing<'_, T> {
+        Listing::new(self.store)
     }
 
     fn seal<T: Serialize + Clone>(

@@ -4,16 +4,15 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollTimeout;
+use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::socket::{MsgFlags, recv, send};
 use nix::sys::stat::{Mode, SFlag};
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
-
-use super::supervise::Signals;
 
 /// How much is written, or read, at once.
 const CHUNK: usize = 64 << 10;
@@ -32,7 +31,7 @@ enum Way {
 
 /// A descriptor of the caller's, made so that using it never waits, without a change to the caller's own flags.
 #[derive(Debug)]
-struct Unblocked {
+pub(super) struct Unblocked {
     fd: OwnedFd,
     way: Way,
     /// Closed when everything that was written has gone on: a thread passes it on.
@@ -41,13 +40,13 @@ struct Unblocked {
 
 /// What is done with a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
+pub(super) enum Use {
     Read,
     Write,
 }
 
 impl Unblocked {
-    fn new(of: BorrowedFd<'_>, what: Use) -> io::Result<Self> {
+    pub(super) fn new(of: BorrowedFd<'_>, what: Use) -> io::Result<Self> {
         let stat = nix::sys::stat::fstat(of)?;
         let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
         let plain = |fd| Self {
@@ -87,12 +86,14 @@ impl Unblocked {
         let flags = mode | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         match nix::fcntl::open(path.as_str(), flags, Mode::empty()) {
             Ok(fd) => Ok(plain(fd)),
+            // Nobody reads the pipe: what a write would say, too.
+            Err(Errno::ENXIO) => Err(io::Error::from_raw_os_error(libc::EPIPE)),
             Err(_) => Self::through_thread(of, what),
         }
     }
 
     /// A pipe, and a thread that may wait at its other end.
-    fn through_thread(of: BorrowedFd<'_>, what: Use) -> io::Result<Self> {
+    pub(super) fn through_thread(of: BorrowedFd<'_>, what: Use) -> io::Result<Self> {
         let of = File::from(of.try_clone_to_owned()?);
         let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
         let (ended, ends) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
@@ -101,10 +102,14 @@ impl Unblocked {
             Use::Write => (write, File::from(read), of),
         };
         set_nonblocking(own.as_fd())?;
-        std::thread::Builder::new().spawn(move || {
+        // Signals are for the thread that asked for them by descriptor, or lets them act.
+        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        let spawned = std::thread::Builder::new().spawn(move || {
             pass_on(from, to);
             drop(ends);
-        })?;
+        });
+        before.thread_set_mask()?;
+        spawned?;
         Ok(Self {
             fd: own,
             way: Way::Plain,
@@ -137,20 +142,26 @@ fn pass_on(mut from: File, mut to: File) {
 #[derive(Debug)]
 pub(super) struct Forward {
     /// `None` when the reader is gone, and what comes is dropped, or when all was handed to the thread.
-    to: Option<OwnedFd>,
+    pub(super) to: Option<OwnedFd>,
     way: Way,
-    gone_on: Option<OwnedFd>,
+    pub(super) gone_on: Option<OwnedFd>,
     waiting: VecDeque<u8>,
     /// It said that there was room and took nothing.
     stalled: bool,
+    /// Why it was closed.
+    pub(super) failed: Option<Errno>,
 }
 
 impl Forward {
     /// To a descriptor of the caller's. One that cannot be written to counts as closed.
     pub(super) fn new(to: BorrowedFd<'_>) -> Self {
-        let (to, way, gone_on) = match Unblocked::new(to, Use::Write) {
-            Ok(to) => (Some(to.fd), to.way, to.gone_on),
-            Err(_) => (None, Way::Plain, None),
+        Self::over(Unblocked::new(to, Use::Write).ok())
+    }
+
+    pub(super) fn over(to: Option<Unblocked>) -> Self {
+        let (to, way, gone_on) = match to {
+            Some(to) => (Some(to.fd), to.way, to.gone_on),
+            None => (None, Way::Plain, None),
         };
         Self {
             to,
@@ -158,6 +169,7 @@ impl Forward {
             gone_on,
             waiting: VecDeque::new(),
             stalled: false,
+            failed: None,
         }
     }
 
@@ -170,6 +182,7 @@ impl Forward {
             gone_on: None,
             waiting: VecDeque::new(),
             stalled: false,
+            failed: None,
         })
     }
 
@@ -226,7 +239,8 @@ impl Forward {
                 self.waiting.drain(..written);
             }
             Err(Errno::EINTR | Errno::EAGAIN) => {}
-            Err(_) => {
+            Err(errno) => {
+                self.failed = Some(errno);
                 self.to = None;
                 self.waiting.clear();
             }
@@ -240,94 +254,6 @@ impl Forward {
             before = self.waiting.len();
             self.write_ready();
         }
-    }
-}
-
-/// What the caller has not read yet when a run has ended. Dropped, it waits until that is read, as long as
-/// `patience` allows without progress, or a signal ends it.
-#[derive(Debug)]
-pub(super) struct Unread {
-    pub(super) forwards: Vec<Forward>,
-    pub(super) patience: Option<Duration>,
-    pub(super) signals: Signals,
-}
-
-impl Drop for Unread {
-    fn drop(&mut self) {
-        let mut progress = Instant::now();
-        let mut before = usize::MAX;
-        loop {
-            for forward in &mut self.forwards {
-                forward.write_now();
-                if !forward.is_waiting() && forward.gone_on.is_some() {
-                    // The thread sees the end, and ends.
-                    forward.to = None;
-                }
-            }
-            let left = self
-                .forwards
-                .iter()
-                .map(|forward| forward.waiting.len())
-                .sum();
-            if left < before {
-                (before, progress) = (left, Instant::now());
-            }
-            if self.signals.interrupted() {
-                return;
-            }
-            let patience = match self.patience {
-                Some(patience) if progress.elapsed() >= patience => return,
-                Some(patience) => Some(patience.saturating_sub(progress.elapsed())),
-                None => None,
-            };
-            if self.wait(patience).is_none() {
-                return;
-            }
-        }
-    }
-}
-
-impl Unread {
-    /// Waits for room, a signal, or the end of a thread; `None` when there is nothing to wait for.
-    fn wait(&mut self, patience: Option<Duration>) -> Option<()> {
-        let stalled = self.forwards.iter().any(Forward::is_stalled);
-        let mut list = vec![PollFd::new(self.signals.fd(), PollFlags::POLLIN)];
-        let mut threads = Vec::new();
-        for (index, forward) in self.forwards.iter().enumerate() {
-            if let Some(room) = forward.room() {
-                list.push(PollFd::new(room, PollFlags::POLLOUT));
-            } else if let Some(gone_on) = forward.gone_on.as_ref().filter(|_| !forward.is_waiting())
-            {
-                threads.push((index, list.len()));
-                list.push(PollFd::new(gone_on.as_fd(), PollFlags::POLLIN));
-            }
-        }
-        if list.len() == 1 && !stalled {
-            return None;
-        }
-        let time = if stalled {
-            Some(patience.map_or(STALL, |patience| patience.min(STALL)))
-        } else {
-            patience
-        };
-        match poll(&mut list, timeout(time)) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(_) => return None,
-        }
-        let ended: Vec<usize> = threads
-            .into_iter()
-            .filter(|(_, at)| {
-                let events = list.get(*at).and_then(PollFd::revents);
-                events.is_some_and(|events| !events.is_empty())
-            })
-            .map(|(index, _)| index)
-            .collect();
-        for index in ended {
-            if let Some(forward) = self.forwards.get_mut(index) {
-                forward.gone_on = None;
-            }
-        }
-        Some(())
     }
 }
 
@@ -386,14 +312,13 @@ impl Input {
     }
 }
 
-/// Reads what is there from a descriptor that does not block; `None` at the end of the stream.
+/// Reads what is there from a descriptor that does not block; `None` at the end of the stream. EIO is said by a terminal whose
+/// other end is closed everywhere.
 pub(super) fn read_ready(from: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     match nix::unistd::read(from, buffer) {
         Ok(0) => Ok(None),
         Ok(count) => Ok(Some(count)),
         Err(Errno::EAGAIN | Errno::EINTR) => Ok(Some(0)),
-        // A terminal whose other end is closed everywhere.
-        Err(Errno::EIO) => Ok(None),
         Err(errno) => Err(errno.into()),
     }
 }

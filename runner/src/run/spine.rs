@@ -12,16 +12,21 @@ use ledger::facts::execution::{
 };
 use ledger::facts::host::HostFacts;
 use ledger::facts::policy::{Mode, Policy};
-use ledger::file::store::{Appended, Store};
+use ledger::file::durable::FileError;
+use ledger::file::store::{Appended, OpenLedgerError, RunLock, Store};
 
-use super::artifacts::Limits;
+use super::artifacts::{INTERRUPTED, Limits, Pace};
 use super::observe::Places;
 use super::output::Stream;
 use super::record::{RecordError, Recorder};
 use super::relay::Stdin;
+use super::remains;
+use super::signals::Signals;
 use super::streams::{self, Measured};
-use super::supervise::{End, Seen, Signals};
+use super::supervise::{End, Seen};
+use crate::host::GatherHostError;
 use crate::plan::{self, CompileError, Job, Launch, LaunchError, Plan, Program, Runtime};
+use crate::sys::fault;
 use crate::sys::process::Ended;
 
 /// What is to be run and how.
@@ -32,14 +37,46 @@ pub struct Request<'a> {
     pub job: Job,
     /// What isolates.
     pub runtime: &'a dyn Runtime,
-    /// Facts of this host.
-    pub host: &'a HostFacts,
+    /// Facts of this host; those that the ledger knows may be believed where they cannot have changed.
+    pub host: &'a dyn Fn(Option<&HostFacts>) -> Result<HostFacts, GatherHostError>,
     /// Both clocks, now.
     pub now: &'a dyn Fn() -> io::Result<Stamp>,
     /// Record argv and output as they are, not sealed.
     pub clear: bool,
     /// The caller's standard input.
     pub stdin: Stdin,
+}
+
+/// The ledger of a run: opened when it is needed first, which is while pid 1 builds the sandbox.
+pub struct Ledger<'a> {
+    store: Option<Store>,
+    open: &'a dyn Fn() -> Result<Store, OpenLedgerError>,
+}
+
+impl<'a> Ledger<'a> {
+    /// A ledger that `open` opens.
+    #[must_use]
+    pub fn to_open(open: &'a dyn Fn() -> Result<Store, OpenLedgerError>) -> Self {
+        Self { store: None, open }
+    }
+
+    /// The open ledger.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn store(&mut self) -> Result<&mut Store, OpenLedgerError> {
+        let store = match self.store.take() {
+            Some(store) => store,
+            None => (self.open)()?,
+        };
+        Ok(self.store.insert(store))
+    }
+}
+
+impl std::fmt::Debug for Ledger<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Ledger").field(&self.store).finish()
+    }
 }
 
 /// What happens during a run, for whoever watches.
@@ -56,6 +93,11 @@ pub enum Event<'a> {
     },
     /// Something did not go as intended and cost no control.
     Remark(&'a str),
+    /// The execution record is on the disk; what follows is not to wait for a reader longer than this.
+    Recorded {
+        /// For [`super::write_until`].
+        until: Option<std::time::Duration>,
+    },
     /// A stream passed its cap; the rest is counted and hashed, not passed on.
     Cut(Stream),
     /// The execution record is on the disk.
@@ -103,10 +145,27 @@ pub enum RunError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Compile(#[from] CompileError),
+    /// The ledger cannot be opened.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Ledger(#[from] OpenLedgerError),
     /// The record cannot be kept.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Record(#[from] RecordError),
+    /// The workload ran, and what came of it is not recorded.
+    #[error(
+        "the workload ran, and its execution record is lost: only record {start} says that it began"
+    )]
+    #[diagnostic(code(runner::run::lost))]
+    Lost {
+        /// Its start record.
+        start: U53,
+        /// Why.
+        #[source]
+        #[diagnostic_source]
+        source: RecordError,
+    },
     /// The effective policy cannot be written.
     #[error("cannot write the effective policy")]
     #[diagnostic(code(runner::run::policy))]
@@ -115,6 +174,14 @@ pub enum RunError {
     #[error(transparent)]
     #[diagnostic(code(runner::run::random))]
     Random(#[from] PrivateKeyError),
+    /// The ledger's newest host record cannot be read.
+    #[error("cannot read the ledger")]
+    #[diagnostic(code(runner::run::newest_host))]
+    NewestHost(#[from] FileError),
+    /// The host does not tell what it is.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Host(#[from] GatherHostError),
     /// The runner's own system calls failed.
     #[error("cannot {attempt}")]
     #[diagnostic(code(runner::run::system))]
@@ -136,7 +203,7 @@ fn system(attempt: &'static str) -> impl Fn(io::Error) -> RunError {
 /// Nothing was run, or its record could not be kept; a workload that fails is no error.
 pub fn execute(
     request: Request<'_>,
-    store: &mut Store,
+    ledger: &mut Ledger<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Finished, RunError> {
     let Request {
@@ -149,26 +216,17 @@ pub fn execute(
         stdin,
     } = request;
     let now = || now().map_err(system("read the clocks"));
+    let signals = Signals::block().map_err(system("receive signals by descriptor"))?;
+    let (inner, outer) = streams::connect(job.terminal, stdin).map_err(system("make pipes"))?;
+    // Pid 1 starts while the plan is made; it waits for the plan.
+    let begun = runtime.begin(&policy, &job, inner);
     let plan = plan::compile(policy, job, runtime)?;
-    store.ready(&now()?).map_err(RecordError::from)?;
-    let blob = plan.policy.effective_blob()?;
-    let sha256 = store.put_blob(&blob).map_err(RecordError::from)?;
-    debug_assert_eq!(sha256, Hash::of(&blob));
-    let policy = PolicyRef {
-        id: plan.policy.id.clone(),
-        sha256,
-    };
-    let host = store.host(host, &now()?).map_err(RecordError::from)?;
-    let run = RunId::from_bytes(random_bytes()?);
-    let lock = store.begin_run(run).map_err(RecordError::from)?;
-    let mut recorder = Recorder {
-        store,
-        run,
-        host,
-        policy,
-        clear,
-    };
     if plan.is_refused() {
+        drop(begun);
+        let announced = signals
+            .allowed(|| announce(ledger, &plan, host, clear, &now))
+            .map_err(system("let signals through"))?;
+        let (mut recorder, _lock) = announced?;
         let no_run = NoRun {
             controls: plan.controls_of_nothing(),
             reason: NotExecuted::Refused,
@@ -177,25 +235,62 @@ pub fn execute(
         };
         return not_executed(&mut recorder, &plan, runtime, no_run, &now);
     }
-    let signals = Signals::block().map_err(system("receive signals by descriptor"))?;
-    let (inner, outer) =
-        streams::connect(plan.job.terminal, stdin).map_err(system("make pipes"))?;
-    let launch = match runtime.launch(&plan, inner) {
-        Ok(launch) => launch,
-        Err(error) => {
-            return not_executed(&mut recorder, &plan, runtime, obstacle(&plan, &error), &now);
+    fault::point("before launch");
+    // The ledger is opened, and what the start record refers to written, while pid 1 builds the sandbox. The workload
+    // waits for the start record.
+    let mut ledger = Some(ledger);
+    let mut announced = None;
+    let mut announce_once = || {
+        if let Some(ledger) = ledger.take() {
+            let allowed = signals.allowed(|| announce(ledger, &plan, host, clear, &now));
+            let allowed = allowed.map_err(system("let signals through"));
+            announced = Some(allowed.and_then(|announced| announced));
         }
     };
+    let launched = runtime.launch(&plan, begun, &mut announce_once);
+    // A launch that failed early did not come to it.
+    announce_once();
+    let (launch, (mut recorder, lock)) = match (launched, announced) {
+        (Ok(launch), Some(Ok(announced))) => (launch, announced),
+        (Ok(launch), Some(Err(error))) => {
+            end(&launch);
+            return Err(error);
+        }
+        (Err(error), Some(Ok((mut recorder, _lock)))) => {
+            return not_executed(&mut recorder, &plan, runtime, obstacle(&plan, &error), &now);
+        }
+        (Err(_), Some(Err(error))) => return Err(error),
+        (launched, None) => {
+            if let Ok(launch) = &launched {
+                end(launch);
+            }
+            let source = io::Error::other("it was not tried");
+            return Err(system("announce the run")(source));
+        }
+    };
+    fault::point("after launch");
+    let run = recorder.run;
     let controls = launch.effect.controls(&plan);
     if let Some(no_run) = stands_in_the_way(&plan, &launch, &controls) {
         end(&launch);
         return not_executed(&mut recorder, &plan, runtime, no_run, &now);
     }
+    if let Err(error) = remains::note(&lock, launch.init_pid) {
+        end(&launch);
+        return Err(system("note pid 1 in the lock of the run")(error));
+    }
     for remark in &launch.effect.remarks {
         observer.event(&Event::Remark(remark));
     }
     let limits = Limits::default();
-    let places = Places::remember(&plan, &launch, &limits);
+    let places = Places::remember(&plan, &launch, &limits, &|| {
+        // The signal is the workload's, which runs as soon as the snapshot ends.
+        if signals.end_is_asked() {
+            Pace::Stop(INTERRUPTED)
+        } else {
+            Pace::Whole
+        }
+    });
     let start = recorder.start(
         &plan,
         runtime,
@@ -210,6 +305,7 @@ pub fn execute(
             return Err(error.into());
         }
     };
+    fault::point("after start record");
     observer.event(&Event::Started {
         run,
         start,
@@ -230,11 +326,23 @@ pub fn execute(
     let program = match &launch.effect.program {
         Program::Found { path, .. } | Program::Unusable { path, .. } => path.clone(),
     };
-    drop(launch);
-    let scan = places.scan(&limits, &|| unread.signals.interrupted());
-    unmeasured.extend(scan.unmeasured);
+    let init = launch.init;
+    // Before the scan: what the launch put on the host for the time of the run goes with it.
+    drop((
+        launch.held,
+        launch.control,
+        launch.terminal,
+        launch.workspace,
+    ));
+    let lost = |source| RunError::Lost {
+        start: start.sequence,
+        source,
+    };
+    let (artifacts, unseen) = places
+        .list(&limits, &|| unread.pace(), &mut recorder)
+        .map_err(lost)?;
+    unmeasured.extend(unseen);
     let result = result(&seen);
-    let artifacts = recorder.list(scan.artifacts)?;
     let mut body = Execution {
         artifacts: Some(artifacts),
         cleanup: seen.survivors.map(|count| Cleanup {
@@ -258,10 +366,17 @@ pub fn execute(
     } else {
         (stdout, stderr)
     };
-    let ended = recorder.execution(body.clone(), stdout, stderr, &now()?)?;
+    fault::point("before execution record");
+    let ended = recorder.execution(body.clone(), stdout, stderr, &now()?);
+    fault::point("after execution record");
+    // Waited for already, or nearly gone: nothing of the sandbox is left when this returns.
+    let _ = crate::sys::process::wait(&init);
+    let ended = ended.map_err(lost)?;
     drop(lock);
     // The record stands; from here on a caller that does not read holds up nothing but itself.
+    let until = unread.speak_until();
     drop(unread);
+    observer.event(&Event::Recorded { until });
     for stream in cut {
         observer.event(&Event::Cut(stream));
     }
@@ -292,6 +407,38 @@ pub fn execute(
         obstacle,
         ended_by,
     })
+}
+
+/// Opens the ledger if it is not, makes sure that a record could be kept, writes what a start record refers to, and
+/// marks the run as alive.
+fn announce<'a>(
+    ledger: &'a mut Ledger<'_>,
+    plan: &Plan,
+    host: &dyn Fn(Option<&HostFacts>) -> Result<HostFacts, GatherHostError>,
+    clear: bool,
+    now: &dyn Fn() -> Result<Stamp, RunError>,
+) -> Result<(Recorder<'a>, RunLock), RunError> {
+    let store = ledger.store()?;
+    store.ready(&now()?).map_err(RecordError::from)?;
+    let facts = host(store.newest_host()?.as_ref())?;
+    let blob = plan.policy.effective_blob()?;
+    let sha256 = store.put_blob(&blob).map_err(RecordError::from)?;
+    debug_assert_eq!(sha256, Hash::of(&blob));
+    let policy = PolicyRef {
+        id: plan.policy.id.clone(),
+        sha256,
+    };
+    let run = RunId::from_bytes(random_bytes()?);
+    let host = store.host(&facts, &now()?).map_err(RecordError::from)?;
+    let lock = store.begin_run(run).map_err(RecordError::from)?;
+    let recorder = Recorder {
+        store,
+        run,
+        host,
+        policy,
+        clear,
+    };
+    Ok((recorder, lock))
 }
 
 /// A requested control that was lost under a strict policy, or a program that cannot run.

@@ -11,14 +11,13 @@ use ledger::file::store::Store;
 use nix::sys::stat::Mode;
 
 use super::output::{Blob, Capture, Stream};
+use super::patience::Unread;
 use super::record::StoreBlob;
-use super::relay::{Forward, Input, RawMode, Stdin, Unread};
-use super::supervise::{Channel, End, Seen, Signals, Watch, supervise};
+use super::relay::{Forward, Input, RawMode, Stdin};
+use super::signals::Signals;
+use super::supervise::{Channel, End, Seen, Watch, supervise};
 use crate::plan::{Launch, Plan, Streams};
 use crate::sys::terminal;
-
-/// How long output may wait for a caller that does not read, after the deadline.
-const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The runner's sides.
 #[derive(Debug, Default)]
@@ -110,6 +109,7 @@ impl Outer {
             let forward = Forward::new(stdout.as_fd());
             channels.push(Channel {
                 from,
+                hung_up: false,
                 stream: Stream::Stdout,
                 capture: capture(Stream::Stdout),
                 forward,
@@ -129,6 +129,7 @@ impl Outer {
                 let forward = Forward::new(to);
                 channels.push(Channel {
                     from,
+                    hung_up: false,
                     stream,
                     capture: capture(stream),
                     forward,
@@ -156,19 +157,18 @@ impl Outer {
         let seen = supervise(&mut watch, &mut |stream| cut.push(stream));
         drop(raw);
         let seen = seen?;
-        // Who was not to wait for the workload is not to wait long for its reader.
-        let patience = matches!(seen.end, End::Deadline | End::Operator(_)).then_some(PATIENCE);
         let mut measured = Measured {
-            seen,
             stdout: None,
             stderr: None,
             unmeasured: Vec::new(),
             cut,
             unread: Unread {
                 forwards: Vec::new(),
-                patience,
+                due: seen.due,
+                by_operator: matches!(seen.end, End::Operator(_)),
                 signals: watch.signals,
             },
+            seen,
         };
         for channel in watch.channels {
             let captured = channel.capture.finish();

@@ -1,6 +1,5 @@
 //! From "go" to the end of the tree: streams, signals, the deadline.
 
-use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -8,80 +7,23 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::time::{ClockId, clock_gettime};
 
 use super::output::{Capture, Stream};
 use super::relay::{Forward, Input, STALL, read_ready, set_nonblocking, timeout};
+use super::signals::Signals;
 use crate::init::wire::{self, FromInit, ToInit};
+use crate::sys::fault;
 use crate::sys::process::{self, Ended};
 use crate::sys::terminal;
 
-/// Passed on to the workload's process group.
-const PASSED: [Signal; 7] = [
-    Signal::SIGTERM,
-    Signal::SIGINT,
-    Signal::SIGHUP,
-    Signal::SIGQUIT,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-    Signal::SIGWINCH,
-];
-/// End the runner's own work once the workload is dead.
-const ENDING: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
 /// How long a tree without a pid namespace may take to be killed by its own pid 1.
 const GRACE: Duration = Duration::from_secs(1);
 /// What is read from a stream after the end at most; no pipe holds as much, so beyond it someone who is not of
 /// the tree goes on writing.
 const DRAINED: usize = 16 << 20;
-
-/// Signals that this process receives by descriptor from now on.
-/// Dropped, it takes what came and lets signals act as before.
-#[derive(Debug)]
-pub(super) struct Signals {
-    fd: SignalFd,
-    before: SigSet,
-    interrupted: Cell<bool>,
-}
-
-impl Signals {
-    /// Blocks them for this process; children reset that.
-    pub(super) fn block() -> io::Result<Self> {
-        let mut set = SigSet::empty();
-        PASSED.iter().for_each(|signal| set.add(*signal));
-        let fd = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-        let before = set.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
-        Ok(Self {
-            fd,
-            before,
-            interrupted: Cell::new(false),
-        })
-    }
-
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-
-    /// Whether the operator wants an end. To be asked when the workload is dead, as this takes all signals.
-    pub(super) fn interrupted(&self) -> bool {
-        while let Ok(Some(info)) = self.fd.read_signal() {
-            let number = i32::try_from(info.ssi_signo).unwrap_or(0);
-            if ENDING.contains(&number) {
-                self.interrupted.set(true);
-            }
-        }
-        self.interrupted.get()
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        self.interrupted();
-        // It was the mask a moment ago.
-        let _ = self.before.thread_set_mask();
-    }
-}
+/// How much is read from a stream at once.
+const BUFFER: usize = 64 << 10;
 
 /// How a run ended, as seen from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,11 +48,15 @@ pub(super) struct Seen {
     pub(super) end: End,
     pub(super) duration: Duration,
     pub(super) survivors: Option<u32>,
+    /// When the run is to be over, by [`boot_time`]: at its deadline, or when the operator ended it.
+    pub(super) due: Option<Duration>,
 }
 
 /// One stream of the workload and where it goes.
 pub(super) struct Channel<'a> {
     pub(super) from: Option<OwnedFd>,
+    /// A terminal that nobody inside has open just now: poll(2) would return at once, and for nothing.
+    pub(super) hung_up: bool,
     pub(super) stream: Stream,
     pub(super) capture: Capture<'a>,
     pub(super) forward: Forward,
@@ -153,14 +99,17 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
     }
     let began = boot_time()?;
     let deadline = watch.deadline.map(|limit| began.saturating_add(limit));
+    fault::point("before go");
     if wire::send(watch.control, &ToInit::Go).is_err() {
         let how = process::wait(watch.init)?;
         return Ok(Seen {
             end: End::Lost(how),
             duration: Duration::ZERO,
             survivors: None,
+            due: deadline,
         });
     }
+    fault::point("after go");
     let mut state = State {
         end: None,
         ended_at: None,
@@ -169,6 +118,7 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
         interrupts: 0,
     };
     let mut spoke_last = false;
+    let mut buffer = vec![0; BUFFER];
     loop {
         let now = boot_time()?;
         if state.end.is_none() && deadline.is_some_and(|deadline| now >= deadline) {
@@ -195,25 +145,40 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
         if ready.control {
             spoke_last |= !take_message(watch.control, &mut state)?;
         }
-        pass_output(watch, &ready, cut)?;
-        pass_input(watch, &ready);
-        if ready.init {
+        pass_output(watch, &ready, &mut buffer, cut)?;
+        pass_input(watch, &ready, &mut buffer);
+        // Pid 1 was alone, and has closed what it had: it is past its last step, and the kernel takes its namespaces apart.
+        // What follows need not wait for that, only whoever says that everything is gone.
+        let alone = spoke_last && state.survivors == Some(0);
+        if ready.init || alone {
             break;
         }
     }
-    let how = process::wait(watch.init)?;
+    let how = match state.end {
+        Some(_) if state.survivors == Some(0) => None,
+        _ => Some(process::wait(watch.init)?),
+    };
     // Words that were said just before the end.
     while !spoke_last && take_message(watch.control, &mut state)? {}
     // The tree is dead: what is in the pipes is all there will be.
-    drain(watch, cut)?;
+    drain(watch, &mut buffer, cut)?;
     let ended = match state.ended_at {
         Some(at) => at,
         None => boot_time()?,
     };
+    let due = match state.end {
+        Some(End::Operator(_)) => Some(deadline.map_or(ended, |deadline| deadline.min(ended))),
+        _ => deadline,
+    };
     Ok(Seen {
-        end: state.end.unwrap_or(End::Lost(how)),
+        end: match (state.end, how) {
+            (Some(end), _) => end,
+            (None, Some(how)) => End::Lost(how),
+            (None, None) => return Err(io::Error::other("pid 1 ended, and nothing says how")),
+        },
         duration: ended.saturating_sub(began),
         survivors: state.survivors,
+        due,
     })
 }
 
@@ -232,15 +197,18 @@ fn wait(watch: &Watch<'_>, time: Option<Duration>, control_closed: bool) -> io::
     let forwards = watch.channels.iter().map(|channel| &channel.forward);
     let stalled = forwards
         .chain(watch.input.as_ref().map(|input| &input.to))
-        .any(Forward::is_stalled);
+        .any(Forward::is_stalled)
+        || watch.channels.iter().any(|channel| channel.hung_up);
     let time = match time {
         Some(time) if stalled => Some(time.min(STALL)),
         None if stalled => Some(STALL),
         time => time,
     };
+    let kept = watch.signals.has_kept();
+    let time = if kept { Some(Duration::ZERO) } else { time };
     let mut list = vec![
         PollFd::new(watch.init.as_fd(), PollFlags::POLLIN),
-        PollFd::new(watch.signals.fd.as_fd(), PollFlags::POLLIN),
+        PollFd::new(watch.signals.fd(), PollFlags::POLLIN),
     ];
     let control = push(
         &mut list,
@@ -257,7 +225,8 @@ fn wait(watch: &Watch<'_>, time: Option<Duration>, control_closed: bool) -> io::
     let mut from = Vec::new();
     let mut room = Vec::new();
     for channel in &watch.channels {
-        let open = channel.from.as_ref().filter(|_| !channel.forward.is_full());
+        let open = channel.from.as_ref();
+        let open = open.filter(|_| !channel.forward.is_full() && !channel.hung_up);
         from.push(push(
             &mut list,
             open.map(|from| from.as_fd()),
@@ -276,7 +245,7 @@ fn wait(watch: &Watch<'_>, time: Option<Duration>, control_closed: bool) -> io::
     };
     Ok(Ready {
         init: is_ready(Some(0)),
-        signal: is_ready(Some(1)),
+        signal: kept || is_ready(Some(1)),
         control: is_ready(control),
         input: is_ready(input_at),
         input_room: is_ready(input_room),
@@ -319,8 +288,7 @@ fn take_message(control: &UnixStream, state: &mut State) -> io::Result<bool> {
 }
 
 fn take_signals(watch: &Watch<'_>, state: &mut State) -> io::Result<()> {
-    while let Some(info) = watch.signals.fd.read_signal()? {
-        let number = i32::try_from(info.ssi_signo).unwrap_or(0);
+    while let Some(number) = watch.signals.next()? {
         if number == libc::SIGWINCH
             && let Some(inner) = watch.terminal
         {
@@ -365,9 +333,9 @@ fn kill(init: &OwnedFd) -> io::Result<()> {
 fn pass_output(
     watch: &mut Watch<'_>,
     ready: &Ready,
+    buffer: &mut [u8],
     cut: &mut dyn FnMut(Stream),
 ) -> io::Result<()> {
-    let mut buffer = [0; 64 << 10];
     for (channel, (from, room)) in watch
         .channels
         .iter_mut()
@@ -376,8 +344,8 @@ fn pass_output(
         if *room || channel.forward.is_stalled() {
             channel.forward.write_ready();
         }
-        if *from {
-            read_some(channel, &mut buffer, cut)?;
+        if *from || channel.hung_up {
+            read_some(channel, buffer, cut)?;
         }
     }
     Ok(())
@@ -392,12 +360,23 @@ fn read_some(
     let Some(from) = &channel.from else {
         return Ok(0);
     };
-    let Some(count) = read_ready(from.as_fd(), buffer)? else {
-        channel.from = None;
-        return Ok(0);
+    let count = match read_ready(from.as_fd(), buffer) {
+        Ok(Some(count)) => count,
+        Ok(None) => {
+            channel.from = None;
+            return Ok(0);
+        }
+        // It may be opened again.
+        Err(error) if error.raw_os_error() == Some(libc::EIO) => {
+            channel.hung_up = true;
+            return Ok(0);
+        }
+        Err(error) => return Err(error),
     };
+    channel.hung_up = false;
     let bytes = buffer.get(..count).unwrap_or_default();
     let taken = channel.capture.take(bytes);
+    fault::point("during output");
     channel
         .forward
         .add(bytes.get(..taken.forward).unwrap_or_default());
@@ -407,12 +386,11 @@ fn read_some(
     Ok(count)
 }
 
-fn drain(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> io::Result<()> {
-    let mut buffer = [0; 64 << 10];
+fn drain(watch: &mut Watch<'_>, buffer: &mut [u8], cut: &mut dyn FnMut(Stream)) -> io::Result<()> {
     for channel in &mut watch.channels {
         let mut drained = 0;
         while drained < DRAINED {
-            match read_some(channel, &mut buffer, cut)? {
+            match read_some(channel, buffer, cut)? {
                 0 => break,
                 count => drained += count,
             }
@@ -422,8 +400,7 @@ fn drain(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> io::Result<()> {
     Ok(())
 }
 
-fn pass_input(watch: &mut Watch<'_>, ready: &Ready) {
-    let mut buffer = [0; 64 << 10];
+fn pass_input(watch: &mut Watch<'_>, ready: &Ready, buffer: &mut [u8]) {
     let Some(input) = &mut watch.input else {
         return;
     };
@@ -431,7 +408,7 @@ fn pass_input(watch: &mut Watch<'_>, ready: &Ready) {
         input.to.write_ready();
     }
     if ready.input {
-        input.read_ready(&mut buffer);
+        input.read_ready(buffer);
     }
     if input.is_over() {
         // The workload sees the end.

@@ -13,9 +13,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use crate::init::wire::{self, ProgramReport, ProgramSpec, Report, Spec, WireError};
+use crate::init::wire::{self, ProgramReport, ProgramSpec, Report, Spec, TreeReport, WireError};
 use crate::mechanism::{Failure, Outcomes};
-use crate::plan::{LaunchError, Plan, Program, Streams};
+use crate::plan::{Begun, LaunchError, Plan, Program, Streams, Waiting};
 use crate::sys::clone::{self, Child, Image, Stage};
 use crate::sys::mount;
 
@@ -44,23 +44,19 @@ fn system(attempt: &'static str) -> impl Fn(io::Error) -> LaunchError {
     move |source| LaunchError::System { attempt, source }
 }
 
-/// Makes pid 1 in `namespaces`, lets `map` write its maps, and hands it the specification. `planted` stand at the
-/// numbers after the control descriptor, in this order.
-pub(super) fn start(
+/// Makes pid 1 in `namespaces` and lets `map` write its maps. It starts its program and waits.
+pub(super) fn begin(
     namespaces: libc::c_int,
-    prepared: Prepared,
+    streams: Streams,
     map: impl FnOnce(i32) -> Result<(), Failure>,
-    spec: &Spec,
-) -> Result<Init, LaunchError> {
+) -> Result<Begun, LaunchError> {
     let (ours, theirs) = UnixStream::pair().map_err(system("make a socket pair"))?;
-    let Prepared { streams, planted } = prepared;
-    let mut descriptors = vec![
+    let descriptors = vec![
         or_null(streams.stdin).map_err(system("open /dev/null"))?,
         or_null(streams.stdout).map_err(system("open /dev/null"))?,
         or_null(streams.stderr).map_err(system("open /dev/null"))?,
         OwnedFd::from(theirs),
     ];
-    descriptors.extend(planted);
     let image = image(namespaces & libc::CLONE_NEWUSER != 0)
         .map_err(system("prepare the program of pid 1"))?;
     let child = Child {
@@ -74,13 +70,42 @@ pub(super) fn start(
     })?;
     map(held.pid).map_err(LaunchError::Maps)?;
     let (pid, pidfd) = held.release().map_err(system("release pid 1"))?;
-    let (report, terminal) = match exchange(&ours, spec) {
-        Ok(said) => said,
-        Err(error) => {
-            end(&pidfd);
-            return Err(error);
-        }
+    let control = ours;
+    let process = Waiting {
+        pid,
+        pidfd,
+        control,
     };
+    Ok(Begun::new(process, namespaces))
+}
+
+/// Hands pid 1 the specification and the descriptors that it names, and takes its reports; `meanwhile` is called while
+/// it builds its tree, `look` once that stands, while it makes the workload's process.
+pub(super) fn build(
+    begun: &mut Begun,
+    spec: &Spec,
+    planted: &[OwnedFd],
+    meanwhile: &mut dyn FnMut(),
+    look: impl FnOnce(i32, &TreeReport),
+) -> Result<Init, LaunchError> {
+    let Some(Waiting {
+        pid,
+        pidfd,
+        control,
+    }) = begun.take()
+    else {
+        return Err(LaunchError::Step {
+            what: "pid 1 was built with before".to_owned(),
+        });
+    };
+    let (report, terminal) =
+        match exchange(&control, spec, planted, meanwhile, |tree| look(pid, tree)) {
+            Ok(said) => said,
+            Err(error) => {
+                end(&pidfd);
+                return Err(error);
+            }
+        };
     if let Some(failure) = &report.fatal {
         let what = failure.to_string();
         end(&pidfd);
@@ -89,7 +114,7 @@ pub(super) fn start(
     Ok(Init {
         pid,
         pidfd,
-        control: ours,
+        control,
         report,
         terminal,
     })
@@ -124,7 +149,13 @@ fn not_built(what: String, outcomes: Outcomes) -> LaunchError {
 }
 
 /// Sends the specification; takes the report, and the terminal that may follow it.
-fn exchange(control: &UnixStream, spec: &Spec) -> Result<(Report, Option<OwnedFd>), LaunchError> {
+fn exchange(
+    control: &UnixStream,
+    spec: &Spec,
+    planted: &[OwnedFd],
+    meanwhile: &mut dyn FnMut(),
+    look: impl FnOnce(&TreeReport),
+) -> Result<(Report, Option<OwnedFd>), LaunchError> {
     let until = Instant::now() + REPORT_WITHIN;
     let limit = |limit| {
         let read = control.set_read_timeout(limit);
@@ -133,9 +164,20 @@ fn exchange(control: &UnixStream, spec: &Spec) -> Result<(Report, Option<OwnedFd
     };
     // Of each read and write; where most of the time is spent is the wait for the first byte.
     limit(Some(REPORT_WITHIN))?;
-    match wire::send(control, spec) {
+    let mut sent = wire::send(control, spec);
+    for descriptor in planted {
+        sent = sent.and_then(|()| wire::send_descriptor(control, descriptor));
+    }
+    match sent {
+        // Why it is gone is what it said last.
         Ok(()) | Err(WireError::Gone) => {}
         Err(error) => return Err(before_report(&error)),
+    }
+    meanwhile();
+    await_report(control, until)?;
+    let tree: TreeReport = wire::receive(control).map_err(|error| before_report(&error))?;
+    if tree.fatal.is_none() {
+        look(&tree);
     }
     await_report(control, until)?;
     let report: Report = wire::receive(control).map_err(|error| before_report(&error))?;
@@ -307,46 +349,17 @@ pub(super) fn found(plan: &Plan, report: Option<&ProgramReport>) -> Program {
     }
 }
 
-/// The number that a planted descriptor will have: they stand after the control descriptor.
-pub(super) fn planted_number(index: usize) -> i32 {
-    wire::CONTROL + 1 + i32::try_from(index).unwrap_or(i32::MAX - wire::CONTROL - 1)
-}
-
-/// Descriptors that pid 1 is to get.
-#[derive(Debug)]
-pub(super) struct Prepared {
-    /// The workload's standard streams.
-    pub(super) streams: Streams,
-    /// Detached mounts.
-    pub(super) planted: Vec<OwnedFd>,
-}
-
-impl Prepared {
-    /// A second set, for a start that may have to be tried again.
-    pub(super) fn try_clone(&self) -> Result<Self, LaunchError> {
-        let again = |stream: &Option<OwnedFd>| stream.as_ref().map(OwnedFd::try_clone).transpose();
-        let copy = || -> io::Result<Self> {
-            let Streams {
-                stdin,
-                stdout,
-                stderr,
-            } = &self.streams;
-            let streams = Streams {
-                stdin: again(stdin)?,
-                stdout: again(stdout)?,
-                stderr: again(stderr)?,
-            };
-            Ok(Self {
-                streams,
-                planted: self
-                    .planted
-                    .iter()
-                    .map(OwnedFd::try_clone)
-                    .collect::<io::Result<_>>()?,
-            })
-        };
-        copy().map_err(system("copy descriptors"))
-    }
+/// The same streams once more, for a start that may have to be tried again.
+pub(super) fn again(streams: &Streams) -> Result<Streams, LaunchError> {
+    let again = |stream: &Option<OwnedFd>| stream.as_ref().map(OwnedFd::try_clone).transpose();
+    let copy = || -> io::Result<Streams> {
+        Ok(Streams {
+            stdin: again(&streams.stdin)?,
+            stdout: again(&streams.stdout)?,
+            stderr: again(&streams.stderr)?,
+        })
+    };
+    copy().map_err(system("copy descriptors"))
 }
 
 #[cfg(test)]

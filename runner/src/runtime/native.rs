@@ -11,7 +11,7 @@ use ledger::facts::policy::Policy;
 use super::launch;
 use crate::init::wire::Spec;
 use crate::plan::{
-    Answer, Effect, Intent, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams, Tree,
+    Answer, Begun, Effect, Intent, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams, Tree,
 };
 
 /// The runtime that isolates nothing.
@@ -62,7 +62,16 @@ impl Runtime for Native {
         asked.unwrap_or_else(|| "/".into())
     }
 
-    fn launch(&self, plan: &Plan, streams: Streams) -> Result<Launch, LaunchError> {
+    fn begin(&self, _: &Policy, _: &Job, streams: Streams) -> Result<Begun, LaunchError> {
+        launch::begin(0, streams, |_| Ok(()))
+    }
+
+    fn launch(
+        &self,
+        plan: &Plan,
+        begun: Result<Begun, LaunchError>,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<Launch, LaunchError> {
         let spec = Spec {
             identity: None,
             root: None,
@@ -77,18 +86,11 @@ impl Runtime for Native {
             landlock: None,
             terminal: plan.job.terminal,
             owns_tree: false,
+            planted: 0,
             program: Some(launch::program(plan)),
             fault: crate::sys::fault::text(),
         };
-        let init = launch::start(
-            0,
-            launch::Prepared {
-                streams,
-                planted: Vec::new(),
-            },
-            |_| Ok(()),
-            &spec,
-        )?;
+        let init = launch::build(&mut begun?, &spec, &[], meanwhile, |_, _| {})?;
         let mut effect = Effect::new(launch::found(plan, init.report.program.as_ref()));
         effect.launch = vec!["native".to_owned()];
         effect.key_reachable = true;

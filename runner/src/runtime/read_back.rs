@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::mechanism::{Failure, Outcomes, mounts};
+use crate::sys::pseudo;
 
 /// What must be seen.
 #[derive(Debug, Default)]
@@ -17,10 +18,10 @@ pub(super) struct Expected {
     pub(super) ids: Option<(u32, u32)>,
     /// No capability, and none to be had.
     pub(super) no_privilege: bool,
-    /// The workload's process stands beside pid 1; without a program there is none.
-    pub(super) workload: bool,
     /// How many filters every workload has.
     pub(super) base_filters: usize,
+    /// How many filters are the runner's own.
+    pub(super) inherited_filters: usize,
     /// The policy's filter.
     pub(super) seccomp: bool,
     /// RLIMIT_NOFILE.
@@ -56,8 +57,8 @@ const WORKLOAD: [&str; 7] = [
     "seccomp",
 ];
 
-/// Notes in `outcomes` what has no effect; returns the workload's user id as the host sees it.
-pub(super) fn read_back(init: i32, expected: &Expected, outcomes: &mut Outcomes) -> Option<u32> {
+/// Notes in `outcomes` what of pid 1's namespaces and tree has no effect.
+pub(super) fn tree(init: i32, expected: &Expected, outcomes: &mut Outcomes) {
     for (mechanism, name) in &expected.namespaces {
         outcomes.note(mechanism, differs(init, name));
     }
@@ -66,7 +67,17 @@ pub(super) fn read_back(init: i32, expected: &Expected, outcomes: &mut Outcomes)
         outcomes.note("pivot-root", Err(failure.clone()));
         outcomes.note("read-only", Err(failure));
     }
-    let workload = if expected.workload {
+}
+
+/// Notes in `outcomes` what of the workload's process has no effect, of pid 1 when nothing `runs`; returns the
+/// workload's user id as the host sees it.
+pub(super) fn workload(
+    init: i32,
+    expected: &Expected,
+    runs: bool,
+    outcomes: &mut Outcomes,
+) -> Option<u32> {
+    let workload = if runs {
         match only_child(init) {
             Some(pid) => pid,
             None => {
@@ -80,8 +91,10 @@ pub(super) fn read_back(init: i32, expected: &Expected, outcomes: &mut Outcomes)
     } else {
         init
     };
-    read_session_and_limits(workload, expected, outcomes);
-    match read_status(workload, expected, outcomes) {
+    if runs {
+        read_session_and_limits(workload, expected, outcomes);
+    }
+    match read_status(workload, expected, runs, outcomes) {
         Ok(uid) => Some(uid),
         Err(failure) => {
             for mechanism in WORKLOAD {
@@ -114,7 +127,7 @@ fn only_child(init: i32) -> Option<i32> {
 
 /// The real user id of a process as the host sees it; `None` when it cannot be read.
 pub(super) fn uid_of(pid: i32) -> Option<u32> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let text = pseudo::read_text(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
@@ -122,11 +135,12 @@ pub(super) fn uid_of(pid: i32) -> Option<u32> {
 fn read_status(
     workload: i32,
     expected: &Expected,
+    runs: bool,
     outcomes: &mut Outcomes,
 ) -> Result<u32, Failure> {
     let path = format!("/proc/{workload}/status");
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| Failure::call(format!("read {path}"), &error))?;
+    let text =
+        pseudo::read_text(&path).map_err(|error| Failure::call(format!("read {path}"), &error))?;
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|line| line.strip_prefix(':'))
@@ -182,7 +196,7 @@ fn read_status(
             held(field("NoNewPrivs")? == "1", "set no_new_privs"),
         );
     }
-    if expected.workload {
+    if runs {
         read_filters(
             field("Seccomp")?,
             field("Seccomp_filters").ok(),
@@ -201,7 +215,7 @@ fn read_filters(mode: &str, count: Option<&str>, expected: &Expected, outcomes: 
     let count: Option<usize> = count.and_then(|count| count.parse().ok());
     let count = match (mode, count) {
         // What this process runs under itself (a container's filter) is inherited.
-        ("2", Some(count)) => count.saturating_sub(own_filters()),
+        ("2", Some(count)) => count.saturating_sub(expected.inherited_filters),
         // Before 5.9: some filter is all that is known.
         ("2", None) => wanted,
         _ => 0,
@@ -229,8 +243,9 @@ fn read_filters(mode: &str, count: Option<&str>, expected: &Expected, outcomes: 
     }
 }
 
-fn own_filters() -> usize {
-    let text = std::fs::read_to_string("/proc/self/status").ok();
+/// Filters that this process runs under itself, and with it all that it starts.
+pub(super) fn inherited_filters() -> usize {
+    let text = pseudo::read_text("/proc/self/status").ok();
     let count = text.as_ref().and_then(|text| {
         let line = text
             .lines()
@@ -244,7 +259,7 @@ fn own_filters() -> usize {
 fn read_session_and_limits(workload: i32, expected: &Expected, outcomes: &mut Outcomes) {
     if expected.session {
         let read = || -> io::Result<bool> {
-            let stat = std::fs::read_to_string(format!("/proc/{workload}/stat"))?;
+            let stat = pseudo::read_text(format!("/proc/{workload}/stat"))?;
             let session = stat
                 .rsplit_once(") ")
                 .and_then(|(_, rest)| rest.split(' ').nth(3));
@@ -254,7 +269,7 @@ fn read_session_and_limits(workload: i32, expected: &Expected, outcomes: &mut Ou
     }
     if let Some(limit) = expected.open_files {
         let read = || -> io::Result<bool> {
-            let limits = std::fs::read_to_string(format!("/proc/{workload}/limits"))?;
+            let limits = pseudo::read_text(format!("/proc/{workload}/limits"))?;
             let line = limits
                 .lines()
                 .find_map(|line| line.strip_prefix("Max open files"));
@@ -266,9 +281,6 @@ fn read_session_and_limits(workload: i32, expected: &Expected, outcomes: &mut Ou
         };
         outcomes.note("limit-files", held(read(), "limit open files"));
     }
-    if !expected.workload {
-        return;
-    }
     let read = || -> io::Result<bool> {
         let mut closing = true;
         for entry in std::fs::read_dir(format!("/proc/{workload}/fdinfo"))? {
@@ -279,7 +291,7 @@ fn read_session_and_limits(workload: i32, expected: &Expected, outcomes: &mut Ou
                 .parse()
                 .map_err(io::Error::other)?;
             if number > 2 {
-                let info = std::fs::read_to_string(entry.path())?;
+                let info = pseudo::read_text(entry.path())?;
                 let flags = info
                     .lines()
                     .find_map(|line| line.strip_prefix("flags:"))

@@ -17,6 +17,15 @@ pub fn duplicate_above(fd: BorrowedFd<'_>, at_least: RawFd) -> io::Result<OwnedF
     Ok(unsafe { OwnedFd::from_raw_fd(new as RawFd) })
 }
 
+/// Gives a descriptor a number, at which [`take_planted`] finds it.
+///
+/// # Errors
+/// The kernel's, for lack of descriptors.
+pub fn plant(fd: OwnedFd, number: RawFd) -> io::Result<()> {
+    // SAFETY: dup3 takes integers; by agreement nothing in this process owns the number.
+    check(unsafe { libc::dup3(fd.as_raw_fd(), number, libc::O_CLOEXEC) }.into()).map(drop)
+}
+
 /// Takes a descriptor that was planted at a known number by whoever executed this process.
 ///
 /// # Errors

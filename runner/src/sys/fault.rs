@@ -34,6 +34,20 @@ pub const MECHANISMS: &[&str] = &[
     "seccomp",
 ];
 
+/// Points of a run at which [`point`] can end it, in their order; a test walks the list. Those of the ledger are in
+/// [`ledger::file::kill`].
+pub const POINTS: &[&str] = &[
+    "before launch",
+    "after launch",
+    "after start record",
+    "before go",
+    "after go",
+    "during output",
+    "before execution record",
+    "after execution record",
+    "before exit",
+];
+
 /// What the switch does to a mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -96,6 +110,12 @@ pub use switch::{set, text};
 pub fn of(mechanism: &'static str) -> Option<Fault> {
     debug_assert!(MECHANISMS.contains(&mechanism), "{mechanism}");
     switch::of(mechanism)
+}
+
+/// Ends or stops this process where `RUNNER_KILL` says so ([`ledger::file::kill`]); nothing in binaries built for use.
+pub fn point(name: &'static str) {
+    debug_assert!(POINTS.contains(&name), "{name}");
+    ledger::file::kill::at(name);
 }
 
 /// Runs the call that gives `mechanism` its effect, unless the switch says otherwise.

@@ -15,6 +15,7 @@ pub mod kernel;
 pub mod mount;
 pub mod network;
 pub mod process;
+pub mod pseudo;
 pub mod terminal;
 
 use std::io;

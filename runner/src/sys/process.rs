@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd as _, OwnedFd, RawFd};
 
 use super::check;
 
@@ -32,6 +32,18 @@ pub fn kill(pidfd: &OwnedFd, signal: libc::c_int) -> io::Result<()> {
         )
     })
     .map(drop)
+}
+
+/// A descriptor of a process that runs (pidfd_open(2)).
+///
+/// # Errors
+/// ESRCH when there is none.
+pub fn open(pid: libc::pid_t) -> io::Result<OwnedFd> {
+    // SAFETY: two numbers.
+    let opened = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
+    let number = RawFd::try_from(opened).map_err(io::Error::other)?;
+    // SAFETY: the kernel made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// Waits for the child that `pidfd` refers to.
@@ -102,7 +114,7 @@ fn ended(info: &libc::siginfo_t) -> Ended {
 /// # Errors
 /// /proc cannot be read.
 pub fn children_of(pid: libc::pid_t) -> io::Result<Vec<libc::pid_t>> {
-    match std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
+    match super::pseudo::read_text(format!("/proc/{pid}/task/{pid}/children")) {
         Ok(text) => {
             return Ok(text
                 .split_whitespace()
@@ -119,7 +131,7 @@ pub fn children_of(pid: libc::pid_t) -> io::Result<Vec<libc::pid_t>> {
             continue;
         };
         // A process that ended meanwhile is nobody's child.
-        let Ok(stat) = std::fs::read(format!("/proc/{child}/stat")) else {
+        let Ok(stat) = super::pseudo::read(format!("/proc/{child}/stat")) else {
             continue;
         };
         let stat = String::from_utf8_lossy(&stat);

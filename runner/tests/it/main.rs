@@ -10,11 +10,16 @@
 )]
 
 mod cli;
+mod concurrency;
+mod disk;
 mod evidence;
 mod faults;
 mod filesystem;
 mod host_files;
+mod hostile;
 mod identity;
+mod kills;
+mod launder;
 mod leftovers;
 mod network;
 mod order;
@@ -26,5 +31,7 @@ mod release;
 mod signals;
 mod streams;
 mod syscalls;
+mod tamper;
 mod terminal;
+mod verifier;
 mod world;

@@ -14,6 +14,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixStream};
+use std::process::Command;
 use std::time::Duration;
 
 use crate::world::{Ran, World};
@@ -33,6 +34,11 @@ pub(crate) fn inside(world: &World, flags: &str, attempts: &[&str]) -> BTreeMap<
 
 /// As [`inside`], with everything the run came to.
 pub(crate) fn run_inside(world: &World, flags: &str, attempts: &[&str]) -> Ran {
+    Ran::of(command_inside(world, flags, attempts).output().unwrap())
+}
+
+/// The command of [`run_inside`].
+pub(crate) fn command_inside(world: &World, flags: &str, attempts: &[&str]) -> Command {
     let exe = std::env::current_exe().unwrap();
     let flags = format!(
         "--read {}:{INSIDE} --env {VARIABLE}={} {flags}",
@@ -40,14 +46,15 @@ pub(crate) fn run_inside(world: &World, flags: &str, attempts: &[&str]) -> Ran {
         attempts.join(";")
     );
     let name = "probe::outside_everything_works";
-    world.exec(
+    world.exec_command(
         &flags,
         &[INSIDE, "--exact", name, "--nocapture", "--test-threads=1"],
     )
 }
 
+/// The answers of a run that ended well.
 #[track_caller]
-fn answers(ran: &Ran) -> BTreeMap<String, String> {
+pub(crate) fn answers(ran: &Ran) -> BTreeMap<String, String> {
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     let lines = ran
         .out
@@ -82,9 +89,10 @@ fn attempt(name: &str) -> String {
         Some(("unix", path)) => UnixStream::connect(path).map(drop),
         Some(("kill", pid)) => kill(pid),
         Some(("x32", number)) => call(number.parse::<i64>().unwrap() | 0x4000_0000),
+        Some(("do", what)) => return crate::hostile::misdeeds::commit(what),
         Some(("i386", number)) => int80(number.parse().unwrap()),
         None if name == "own-loopback" => own_loopback(),
-        None if name == "fork" => std::process::Command::new("true").status().map(drop),
+        None if name == "fork" => Command::new("true").status().map(drop),
         None if name == "descriptors" => return descriptors(),
         None => call(number(name)),
         Some(_) => panic!("no attempt is called {name}"),

@@ -7,7 +7,7 @@ use crate::probe::inside;
 use crate::world::{World, program, ready, skip, until};
 
 /// A text that is in the argv of a workload's processes and of no other.
-fn marker(world: &World) -> String {
+pub(crate) fn marker(world: &World) -> String {
     let name = world.path("").file_name().unwrap().display().to_string();
     let number: String = name.bytes().map(|byte| format!("{byte:03}")).collect();
     // Also a time that sleep(1) takes: a day and a bit.
@@ -15,7 +15,7 @@ fn marker(world: &World) -> String {
 }
 
 /// Processes of the host that have this argument, the runner itself apart.
-fn living(marker: &str) -> Vec<PathBuf> {
+pub(crate) fn living(marker: &str) -> Vec<PathBuf> {
     let has_marker = |path: &Path| {
         let text = std::fs::read(path.join("cmdline")).unwrap_or_default();
         let mut arguments = text.split(|byte| *byte == 0);

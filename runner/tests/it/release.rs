@@ -15,11 +15,15 @@ fn a_release_binary_has_no_switch_and_is_small() {
         );
     };
     let bytes = std::fs::read(&path).unwrap();
-    assert!(!contains(&bytes, "RUNNER_FAULT"), "{}", path.display());
+    for switch in ["RUNNER_FAULT", "LEDGER_FAULT", "RUNNER_KILL"] {
+        assert!(!contains(&bytes, switch), "{switch}: {}", path.display());
+    }
     assert!(bytes.len() < 8 << 20, "{} bytes", bytes.len());
     // The test build has it: the search finds what is there.
     let test_build = std::fs::read(env!("CARGO_BIN_EXE_runner")).unwrap();
-    assert!(contains(&test_build, "RUNNER_FAULT"));
+    for switch in ["RUNNER_FAULT", "LEDGER_FAULT", "RUNNER_KILL"] {
+        assert!(contains(&test_build, switch));
+    }
 
     if let Some(reason) = no_sandbox() {
         return skip(

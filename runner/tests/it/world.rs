@@ -124,9 +124,8 @@ impl World {
         };
         // The user may not reach the build folder.
         let copy = world.path("runner");
-        std::fs::hard_link(&world.runner, &copy)
-            .or_else(|_| std::fs::copy(&world.runner, &copy).map(drop))
-            .unwrap();
+        // A hard link would change the program's ctime, and with it what every other run says of its host.
+        std::fs::copy(&world.runner, &copy).unwrap();
         world.runner = copy;
         for path in ["", "home", "home/work", "state", "data"] {
             std::os::unix::fs::chown(world.path(path), Some(ID), Some(ID)).unwrap();

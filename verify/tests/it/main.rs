@@ -8,6 +8,7 @@ mod live;
 #[path = "../../../ledger/benches/hot/made.rs"]
 mod made;
 mod order;
+mod tamper;
 mod threads;
 mod vectors;
 

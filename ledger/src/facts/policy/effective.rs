@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Devices, Enforcement, Filesystem, Nesting, Network, Policy, Resources, Syscalls};
 use crate::bytes::canon::{FormError, WriteLineError, canonical_form, to_canonical};
+use crate::bytes::text::excerpt;
 
 /// A policy in force, without the environment's values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,7 +72,7 @@ pub enum ReadEffectivePolicyError {
         expected: String,
     },
     /// Another shape.
-    #[error("not a policy: {0}")]
+    #[error("not a policy: {text}", text = excerpt(&.0.to_string(), 400))]
     Shape(#[from] serde_json::Error),
 }
 

@@ -12,10 +12,14 @@ use super::json::{self, Field, Node, Value};
 use super::nearest::nearest;
 use super::problem::{Problem, ProblemCode, ReadPolicyError, line_and_column};
 use crate::bytes::canon::U53;
+use crate::bytes::text::excerpt;
 use crate::facts::control::Control;
 
 /// How many mistakes of one document are kept.
 const MAX_PROBLEMS: usize = 100;
+
+/// Longest message of a mistake, in characters.
+const MAX_MESSAGE: usize = 400;
 
 /// Longest list of a document.
 pub(super) const MAX_ITEMS: usize = 1_024;
@@ -68,7 +72,8 @@ impl Reader {
         self.problems.push(Found {
             code,
             span,
-            message,
+            // Names in it are the document's.
+            message: excerpt(&message, MAX_MESSAGE),
             help,
         });
     }

@@ -27,8 +27,8 @@ pub(super) struct Acknowledged {
 pub enum Difference {
     /// Records are missing.
     #[error(
-        "the ledger holds {found} records (last sequence {}), {} says {} (last sequence {})",
-        last(*found), source_file.display(), expected.size, last(expected.size.value())
+        "the ledger holds {found} records (last sequence {}), {} says {} (last sequence {}) with root {}",
+        last(*found), source_file.display(), expected.size, last(expected.size.value()), expected.root
     )]
     Shorter {
         /// What says that there were more.
@@ -53,8 +53,8 @@ pub enum Difference {
     },
     /// Another ledger was kept in this folder.
     #[error(
-        "{} knows ledger {ledger} in this folder, with {} records (last sequence {}), and it is not there",
-        source_file.display(), expected.size, last(expected.size.value())
+        "{} knows ledger {ledger} in this folder, with {} records (last sequence {}) and root {}, and it is not there",
+        source_file.display(), expected.size, last(expected.size.value()), expected.root
     )]
     Gone {
         /// What knows it.
@@ -93,13 +93,20 @@ pub(super) fn expected(size: u64, root: Hash) -> ExpectedTree {
 }
 
 /// Why the stored checkpoint could not be used.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
 pub enum StoredCheckpointError {
     /// The system refused.
     #[error(transparent)]
+    #[diagnostic(transparent)]
     File(#[from] FileError),
     /// Not a checkpoint.
     #[error("{} is not a checkpoint", path.display())]
+    #[diagnostic(
+        code(ledger::find::checkpoint),
+        help(
+            "no crash does this: find out who wrote it; the ledger goes on once it is moved away"
+        )
+    )]
     Form {
         /// The file.
         path: PathBuf,
@@ -108,6 +115,12 @@ pub enum StoredCheckpointError {
     },
     /// A checkpoint of something else.
     #[error("{} is a checkpoint of {found:?}, expected {expected:?}", path.display())]
+    #[diagnostic(
+        code(ledger::find::checkpoint),
+        help(
+            "no crash does this: find out who wrote it; the ledger goes on once it is moved away"
+        )
+    )]
     Origin {
         /// The file.
         path: PathBuf,
@@ -118,6 +131,12 @@ pub enum StoredCheckpointError {
     },
     /// Signed by nobody who may.
     #[error("{} is not signed by the key that was active at size {size}", path.display())]
+    #[diagnostic(
+        code(ledger::find::checkpoint),
+        help(
+            "no crash does this: find out who wrote it; the ledger goes on once it is moved away"
+        )
+    )]
     Signature {
         /// The file.
         path: PathBuf,

@@ -3,7 +3,7 @@
 use super::acknowledged::Difference;
 use super::error::FindError;
 use super::heads;
-use super::layout::Layout;
+use super::layout::{Layout, SEGMENT_RECORDS};
 use super::state::State;
 use super::tail::ReadRecordsError;
 use super::{Notice, Store};
@@ -41,7 +41,7 @@ pub struct Appended {
 pub enum AppendError {
     /// The system refused.
     #[error(transparent)]
-    #[diagnostic(code(ledger::append::file))]
+    #[diagnostic(transparent)]
     File(#[from] FileError),
     /// An earlier write failed: what is on the disk is not known.
     #[error("an earlier write to this ledger failed")]
@@ -53,7 +53,11 @@ pub enum AppendError {
     /// What others appended could not be read.
     #[error("cannot read on in the ledger")]
     #[diagnostic(code(ledger::append::read))]
-    Read(#[from] ReadRecordsError),
+    Read(
+        #[from]
+        #[diagnostic_source]
+        ReadRecordsError,
+    ),
     /// The ledger was closed.
     #[error("the ledger was closed by record {0}, nothing may follow")]
     #[diagnostic(code(ledger::append::closed), help("begin another ledger"))]
@@ -194,6 +198,8 @@ impl Store {
             durable::truncate(&file, &path, end)?;
         }
         if durability == Durability::Durable {
+            let again = self.state.unsettled(self.state.segment());
+            durable::write_again(&file, &path, again..from)?;
             durable::sync_data(&file, &path)?;
         }
         let hash = signed.hash;
@@ -205,6 +211,7 @@ impl Store {
             })?;
         self.stopped = false;
         if durability == Durability::Durable {
+            self.state.settle();
             self.renew_or_say(durable::Durability::Unsynced);
         }
         Ok(Appended {
@@ -259,6 +266,24 @@ impl Store {
             chain,
             hash,
         })
+    }
+
+    /// Puts the checkpoint of a closed ledger on the disk: whoever closed it may not have got that far, and
+    /// nothing will be appended any more. Callers hold the lock.
+    pub(super) fn cover_close(&mut self) -> Result<(), FileError> {
+        let Some(sequence) = self.state.chain.closed_at() else {
+            return Ok(());
+        };
+        let segment = sequence / SEGMENT_RECORDS;
+        let path = self.layout.segment(segment);
+        if let Some(file) = durable::open_to_write(&path)? {
+            let length = durable::inspect(&file, &path)?.len();
+            durable::write_again(&file, &path, self.state.unsettled(segment)..length)?;
+            durable::sync_data(&file, &path)?;
+        }
+        self.state.settle();
+        self.renew_or_say(durable::Durability::Synced);
+        Ok(())
     }
 
     /// Renews what follows from a durable record; the record is kept whatever comes of it.
@@ -340,6 +365,8 @@ fn begin_segment(layout: &Layout, state: &State) -> Result<std::fs::File, Append
             expected: 1,
             found: 0,
         })?;
+        let length = durable::inspect(&full, &path)?.len();
+        durable::write_again(&full, &path, state.unsettled(before)..length)?;
         durable::sync_data(&full, &path)?;
     }
     let file = durable::open_or_create(&layout.segment(index))?;

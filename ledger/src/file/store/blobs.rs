@@ -15,7 +15,7 @@ use crate::file::durable::{self, FileError};
 pub enum BlobError {
     /// The system refused.
     #[error(transparent)]
-    #[diagnostic(code(ledger::blob::file))]
+    #[diagnostic(transparent)]
     File(#[from] FileError),
     /// No name for the temporary file.
     #[error(transparent)]
@@ -95,18 +95,24 @@ impl BlobWriter {
     fn keep_as(mut self, hash: Hash) -> Result<Hash, BlobError> {
         let to = self.layout.blob(&hash);
         let folder = to.parent().unwrap_or(Path::new("."));
+        durable::expect_folder(folder)?;
         durable::create_folders(folder)?;
         durable::sync_data(&self.file, &self.path)?;
         durable::rename(&self.path, &to)?;
         self.kept = true;
-        durable::sync_folder(folder)?;
+        if let Err(error) = durable::sync_folder(folder) {
+            // Whoever finds a blob by its name takes it for kept.
+            let _ = durable::remove(&to);
+            return Err(error.into());
+        }
         Ok(hash)
     }
 }
 
 impl Write for BlobWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
+        let written =
+            durable::write_some(&self.file, &self.path, bytes).map_err(io::Error::other)?;
         self.hasher.0.update(bytes.get(..written).unwrap_or(bytes));
         Ok(written)
     }

@@ -53,6 +53,6 @@ pub fn describe(dir: &Path) -> Result<Description, OpenLedgerError> {
             size: chain.lines(),
             closed_at: chain.closed_at(),
         }),
-        _ => Err(no_genesis(&layout, &state, &ending)),
+        _ => Err(no_genesis(&layout, &state, &ending, None)),
     }
 }

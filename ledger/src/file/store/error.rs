@@ -18,16 +18,35 @@ use crate::record::WriteRecordError;
 pub enum OpenLedgerError {
     /// The system refused.
     #[error(transparent)]
-    #[diagnostic(code(ledger::open::file))]
+    #[diagnostic(transparent)]
     File(#[from] FileError),
     /// There is none.
     #[error("there is no ledger in {}", .0.display())]
-    #[diagnostic(code(ledger::open::missing))]
+    #[diagnostic(
+        code(ledger::open::missing),
+        help("`runner exec` begins one; --ledger names another folder")
+    )]
     Missing(PathBuf),
     /// Not a folder.
     #[error("{} is not a folder", .0.display())]
-    #[diagnostic(code(ledger::open::not_a_folder))]
+    #[diagnostic(
+        code(ledger::open::not_a_folder),
+        help("name a folder with a ledger, or one that does not exist yet")
+    )]
     NotAFolder(PathBuf),
+    /// Root is about to write to somebody's ledger: what it replaces there would be root's, and out of the owner's
+    /// reach.
+    #[error("{} belongs to user {owner}, and this is root", path.display())]
+    #[diagnostic(
+        code(ledger::open::of_another_user),
+        help("write to it as that user, or keep a ledger of root's own with --ledger DIR")
+    )]
+    OfAnotherUser {
+        /// The first segment.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+    },
     /// A folder with something else in it.
     #[error("{} is no ledger: it has no records, and holds {}", dir.display(), foreign.join(", "))]
     #[diagnostic(
@@ -48,13 +67,24 @@ pub enum OpenLedgerError {
     )]
     FirstSegmentMissing(PathBuf),
     /// The first record does not verify.
-    #[error("{} does not begin with a genesis record: {why}", path.display())]
-    #[diagnostic(code(ledger::open::genesis))]
+    #[error(
+        "{} does not begin with a genesis record: {why}{}",
+        path.display(),
+        known.as_ref().map_or_else(String::new, |known| format!("; {known}"))
+    )]
+    #[diagnostic(
+        code(ledger::open::genesis),
+        help(
+            "nothing was signed. Restore the records; or move the folder away and begin another ledger in its place, with --accept-rollback where this one is known"
+        )
+    )]
     Genesis {
         /// The first segment.
         path: PathBuf,
         /// Why.
         why: String,
+        /// What was acknowledged of the ledger that stood here.
+        known: Option<Box<Difference>>,
     },
     /// It could not be locked.
     #[error(transparent)]
@@ -69,7 +99,7 @@ pub enum OpenLedgerError {
     #[diagnostic(
         code(ledger::open::differs),
         help(
-            "nothing was signed. Restore the records that are missing; if the ledger was moved, open it once at its new place; or go on from here with --accept-rollback, which the ledger will show for ever"
+            "nothing was signed. Restore the records that are missing; if the ledger was moved, open it once at its new place; or go on from here with --accept-rollback (of exec or note), which the ledger will show for ever"
         )
     )]
     Differs {
@@ -96,7 +126,10 @@ pub enum OpenLedgerError {
     },
     /// Another ledger's key.
     #[error("{} holds key {found}, the ledger is signed by {expected}", path.display())]
-    #[diagnostic(code(ledger::open::key_of_another))]
+    #[diagnostic(
+        code(ledger::open::key_of_another),
+        help("name the ledger's own key with --key FILE, or leave --key out")
+    )]
     KeyOfAnother {
         /// The key file.
         path: PathBuf,
@@ -149,19 +182,14 @@ pub enum OpenLedgerError {
 pub enum FindError {
     /// The system refused.
     #[error(transparent)]
-    #[diagnostic(code(ledger::find::file))]
+    #[diagnostic(transparent)]
     File(#[from] FileError),
     /// The records could not be read.
     #[error(transparent)]
-    #[diagnostic(code(ledger::find::read))]
+    #[diagnostic(transparent)]
     Read(#[from] ReadRecordsError),
     /// The stored checkpoint is none, or not this ledger's.
     #[error(transparent)]
-    #[diagnostic(
-        code(ledger::find::checkpoint),
-        help(
-            "no crash does this: find out who wrote the file; the ledger goes on once it is moved away"
-        )
-    )]
+    #[diagnostic(transparent)]
     Checkpoint(#[from] StoredCheckpointError),
 }

@@ -63,15 +63,22 @@ pub(super) fn read(path: &Path) -> Result<Heads, FileError> {
     })
 }
 
-fn parse(bytes: &[u8]) -> Heads {
+pub(super) fn parse(bytes: &[u8]) -> Heads {
     let mut heads = Heads::default();
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-        match line.strip_suffix(b"\n").map(serde_json::from_slice) {
-            Some(Ok(line)) => heads.lines.push(line),
-            _ => heads.unreadable = true,
+        match line.strip_suffix(b"\n").and_then(parse_line) {
+            Some(line) => heads.lines.push(line),
+            None => heads.unreadable = true,
         }
     }
     heads
+}
+
+/// Exactly what writing it gives.
+fn parse_line(bytes: &[u8]) -> Option<Line> {
+    let line = serde_json::from_slice(bytes).ok()?;
+    let again = to_canonical(&line).ok()?;
+    (again == bytes).then_some(line)
 }
 
 /// Why a heads file could not be renewed.

@@ -1,11 +1,10 @@
 //! Private keys in files: PKCS#8 PEM, for their owner alone.
 
-use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::bytes::key::{KeyId, LocalKey, PrivateKeyError, PublicKey, Signer as _};
-use crate::file::durable::{self, FileError, Operation};
+use crate::file::durable::{self, FileError};
 
 /// Longest key file that is read; a PKCS#8 Ed25519 key has about 120 bytes.
 const MAX_KEY_BYTES: u64 = 16 * 1024;
@@ -15,11 +14,11 @@ const MAX_KEY_BYTES: u64 = 16 * 1024;
 pub enum KeyFileError {
     /// The system refused.
     #[error(transparent)]
-    #[diagnostic(code(ledger::key::file))]
+    #[diagnostic(transparent)]
     File(#[from] FileError),
     /// There is none.
     #[error("there is no key file {}", .0.display())]
-    #[diagnostic(code(ledger::key::missing))]
+    #[diagnostic(code(ledger::key::missing), help("`runner key new FILE` makes one"))]
     Missing(PathBuf),
     /// There is one already.
     #[error("{} exists already", .0.display())]
@@ -29,8 +28,8 @@ pub enum KeyFileError {
     )]
     Exists(PathBuf),
     /// Not a regular file.
-    #[error("{} is not a regular file", .0.display())]
-    #[diagnostic(code(ledger::key::not_a_file))]
+    #[error("{} is not a regular file, expected a key in one", .0.display())]
+    #[diagnostic(code(ledger::key::not_a_file), help("name the file of a key"))]
     NotAFile(PathBuf),
     /// Others may read it.
     #[error("{} has mode {mode:04o}, expected a key that only its owner can read (0600)", path.display())]
@@ -58,7 +57,10 @@ pub enum KeyFileError {
     },
     /// Not a key.
     #[error("{} holds no usable key", path.display())]
-    #[diagnostic(code(ledger::key::form))]
+    #[diagnostic(
+        code(ledger::key::form),
+        help("restore the key from a copy; `runner key new FILE` makes one for another ledger")
+    )]
     Key {
         /// The file.
         path: PathBuf,
@@ -86,23 +88,16 @@ pub fn read_key_file(path: &Path) -> Result<LocalKey, KeyFileError> {
         let path = path.into();
         return Err(KeyFileError::ReadableByOthers { path, mode });
     }
-    let mut text = String::new();
-    let key = |source| KeyFileError::Key {
-        path: path.into(),
-        source,
-    };
-    match file.take(MAX_KEY_BYTES).read_to_string(&mut text) {
-        Ok(_) => LocalKey::from_pem(&text).map_err(key),
-        // Bytes that are not text.
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-            Err(key(PrivateKeyError::Form))
-        }
-        Err(source) => Err(KeyFileError::File(FileError {
-            operation: Operation::Read,
+    let mut bytes = Vec::new();
+    durable::read_most(&file, path, &mut bytes, MAX_KEY_BYTES)?;
+    // Bytes that are not text are no PEM.
+    std::str::from_utf8(&bytes)
+        .map_err(|_| PrivateKeyError::Form)
+        .and_then(LocalKey::from_pem)
+        .map_err(|source| KeyFileError::Key {
             path: path.into(),
             source,
-        })),
-    }
+        })
 }
 
 /// Makes a new key in a new file; the file is on the disk when this succeeds.
@@ -115,14 +110,31 @@ pub fn create_key_file(path: &Path) -> Result<PublicKey, KeyFileError> {
     Ok(*key.public())
 }
 
-/// Makes a new key in `folder`, named by its id.
-pub(super) fn create_key_in(folder: &Path) -> Result<(LocalKey, PathBuf), KeyFileError> {
+/// Makes the folder of keys, or sees that it can be one.
+pub(super) fn prepare_folder(folder: &Path) -> Result<(), KeyFileError> {
     durable::create_folders(folder)?;
-    refuse_open_folder(folder)?;
-    let key = LocalKey::generate().map_err(KeyFileError::Generate)?;
-    let path = key_path(folder, &key.public().id());
-    write_key(&path, &key)?;
-    Ok((key, path))
+    refuse_open_folder(folder)
+}
+
+/// The key with this id in `folder`; a half-written one, of which nobody has the other half, is removed.
+pub(super) fn left_behind(
+    folder: &Path,
+    id: &KeyId,
+) -> Result<Option<(LocalKey, PathBuf)>, KeyFileError> {
+    let path = key_path(folder, id);
+    match read_key_file(&path) {
+        Ok(key) if key.public().id() == *id => Ok(Some((key, path))),
+        Ok(_) | Err(KeyFileError::Missing(_)) => Ok(None),
+        Err(KeyFileError::Key { .. }) => {
+            let text = durable::read(&path)?.unwrap_or_default();
+            let ending = b"-----END";
+            if !text.windows(ending.len()).any(|window| window == ending) {
+                durable::remove(&path)?;
+            }
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Where a ledger's own key is kept: `<folder>/<key id>.pem`.
@@ -143,7 +155,8 @@ pub(super) fn refuse_open_folder(folder: &Path) -> Result<(), KeyFileError> {
     Ok(())
 }
 
-fn write_key(path: &Path, key: &LocalKey) -> Result<(), KeyFileError> {
+/// Writes a key to a new file; it is on the disk when this succeeds.
+pub(super) fn write_key(path: &Path, key: &LocalKey) -> Result<(), KeyFileError> {
     let pem = key.to_pem().map_err(KeyFileError::Generate)?;
     let file = match durable::create_new(path) {
         Err(error) if error.source.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -151,11 +164,19 @@ fn write_key(path: &Path, key: &LocalKey) -> Result<(), KeyFileError> {
         }
         other => other?,
     };
-    durable::write(&file, path, pem.as_bytes())?;
-    durable::sync_data(&file, path)?;
     let folder = path.parent().filter(|above| !above.as_os_str().is_empty());
-    durable::sync_folder(folder.unwrap_or(Path::new(".")))?;
-    Ok(())
+    let kept = durable::write(&file, path, pem.as_bytes())
+        .and_then(|()| durable::sync_data(&file, path))
+        .and_then(|()| durable::sync_folder(folder.unwrap_or(Path::new("."))));
+    if kept.is_err() {
+        discard_key(path);
+    }
+    Ok(kept?)
+}
+
+/// Removes a key that has signed nothing. What cannot be removed is a key of no ledger.
+pub(super) fn discard_key(path: &Path) {
+    let _ = durable::remove(path);
 }
 
 #[cfg(test)]
@@ -224,11 +245,31 @@ mod tests {
         let at = tempfile::tempdir().unwrap();
         chmod(at.path(), 0o777);
         assert!(matches!(
-            create_key_in(at.path()),
+            prepare_folder(at.path()),
             Err(KeyFileError::FolderWritableByOthers { .. })
         ));
         chmod(at.path(), 0o755);
-        let (key, path) = create_key_in(at.path()).unwrap();
-        assert_eq!(path, key_path(at.path(), &key.public().id()));
+        prepare_folder(at.path()).unwrap();
+    }
+
+    #[test]
+    fn a_key_that_was_left_behind_is_found_and_half_of_one_removed() {
+        let at = tempfile::tempdir().unwrap();
+        let key = LocalKey::generate().unwrap();
+        let id = key.public().id();
+        let path = key_path(at.path(), &id);
+        assert!(left_behind(at.path(), &id).unwrap().is_none());
+        write_key(&path, &key).unwrap();
+        let (found, at_path) = left_behind(at.path(), &id).unwrap().unwrap();
+        assert_eq!((found.public(), at_path), (key.public(), path.clone()));
+        let text = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &text[..text.len() / 2]).unwrap();
+        assert!(left_behind(at.path(), &id).unwrap().is_none());
+        assert!(!path.exists());
+        // Something else that has the name is somebody's.
+        std::fs::write(&path, "-----BEGIN NOTHING-----\n-----END NOTHING-----\n").unwrap();
+        chmod(&path, 0o600);
+        assert!(left_behind(at.path(), &id).unwrap().is_none());
+        assert!(path.exists());
     }
 }

@@ -74,8 +74,19 @@ impl Layout {
         self.root.join("runs")
     }
 
+    /// What the next run makes its lock of.
+    pub(super) fn spare_lock(&self) -> PathBuf {
+        self.runs().join("spare")
+    }
+
     pub(super) fn run_lock(&self, run: &RunId) -> PathBuf {
         self.runs().join(format!("{run}.lock"))
+    }
+
+    /// The folders in it, whether they are there or not.
+    pub(super) fn folders(&self) -> [PathBuf; 4] {
+        let blobs = self.root.join("blobs");
+        [self.records(), blobs, self.runs(), self.torn()]
     }
 
     pub(super) fn torn(&self) -> PathBuf {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use super::layout::Layout;
 use crate::facts::execution::RunId;
-use crate::file::durable::{self, FileError, Operation};
+use crate::file::durable::{self, FileError};
 
 /// The lock around every append.
 #[derive(Debug)]
@@ -38,45 +38,19 @@ impl miette::Diagnostic for LockError {
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        let text = match self {
-            Self::File(error) => help(error)?,
-            Self::DoesNotLock(_) => LOCAL.to_owned(),
-        };
-        Some(Box::new(text))
+        match self {
+            Self::File(error) if error.is_not_regular() => {
+                let path = error.path.display();
+                let text = format!("look at {path} and remove it; it is made again");
+                Some(Box::new(text))
+            }
+            Self::File(error) => error.help(),
+            Self::DoesNotLock(_) => Some(Box::new(LOCAL)),
+        }
     }
 }
 
 const LOCAL: &str = "put the ledger on a local file system";
-
-/// What to do about a lock that the system refused; `None` where its answer says all.
-fn help(error: &FileError) -> Option<String> {
-    use std::io::ErrorKind as Kind;
-    let path = error.path.display();
-    if error.is_not_regular() {
-        return Some(format!("look at {path} and remove it; it is made again"));
-    }
-    match error.source.kind() {
-        Kind::PermissionDenied => {
-            let above = error.path.parent();
-            let mut places = [Some(error.path.as_path()), above].into_iter().flatten();
-            let found = places.find_map(|at| Some((at, durable::inspect_name(at).ok()??)));
-            Some(match found {
-                Some((at, facts)) => format!(
-                    "{} belongs to user {} and has mode {:04o}: write as that user, or let this one write",
-                    at.display(),
-                    facts.uid(),
-                    facts.mode() & 0o7777
-                ),
-                None => format!("this user may not look into the folder of {path}"),
-            })
-        }
-        Kind::ReadOnlyFilesystem => Some(format!(
-            "{path} is on a file system that is mounted read-only: mount it for writing, or keep the ledger elsewhere"
-        )),
-        _ if error.operation == Operation::Lock => Some(LOCAL.to_owned()),
-        _ => None,
-    }
-}
 
 impl LedgerLock {
     /// Opens the lock file and holds that it locks. The lock is free afterwards.
@@ -113,11 +87,13 @@ impl LedgerLock {
     }
 }
 
-/// Says that a run is alive, for as long as it is kept; the file is removed with it.
+/// Says that a run is alive, for as long as it is kept. Then its file becomes the spare one that the next run takes:
+/// giving a file another name is much quicker than removing it and making one.
 #[derive(Debug)]
 pub struct RunLock {
     run: RunId,
     path: PathBuf,
+    spare: PathBuf,
     file: File,
 }
 
@@ -125,10 +101,24 @@ impl RunLock {
     /// Callers hold the ledger's lock: between making the file and locking it nobody must take it for dead.
     pub(super) fn take(layout: &Layout, run: RunId) -> Result<Self, FileError> {
         durable::create_folders(&layout.runs())?;
-        let path = layout.run_lock(&run);
-        let file = durable::create_new(&path)?;
+        let (path, spare) = (layout.run_lock(&run), layout.spare_lock());
+        let reused = if durable::rename_new(&spare, &path)? {
+            durable::make_way(&path)?;
+            durable::open_to_write(&path)?
+        } else {
+            None
+        };
+        let file = match reused {
+            Some(file) => file,
+            None => durable::create_new(&path)?,
+        };
         durable::lock(&file, &path)?;
-        Ok(Self { run, path, file })
+        Ok(Self {
+            run,
+            path,
+            spare,
+            file,
+        })
     }
 
     /// The run that is alive.
@@ -146,8 +136,12 @@ impl AsFd for RunLock {
 
 impl Drop for RunLock {
     fn drop(&mut self) {
-        // What stays behind is swept when the ledger is opened next.
-        let _ = durable::remove(&self.path);
+        // What stays behind is swept when the ledger is opened next. A child that still holds the file open must not keep
+        // the next run waiting.
+        let _ = durable::unlock(&self.file, &self.path);
+        if durable::rename(&self.path, &self.spare).is_err() {
+            let _ = durable::remove(&self.path);
+        }
     }
 }
 
@@ -163,8 +157,12 @@ pub(super) fn is_alive(layout: &Layout, run: &RunId) -> Result<bool, FileError> 
 /// Removes what dead processes left in `runs`: locks and half-written blobs that nobody holds. Callers hold
 /// the ledger's lock.
 pub(super) fn sweep(layout: &Layout) -> Result<(), FileError> {
+    let spare = layout.spare_lock();
     for name in durable::list(&layout.runs())? {
         let path = layout.runs().join(name);
+        if path == spare {
+            continue;
+        }
         durable::make_way(&path)?;
         if let Some(file) = durable::open_to_write(&path)?
             && durable::try_lock(&file, &path)?
@@ -173,47 +171,4 @@ pub(super) fn sweep(layout: &Layout) -> Result<(), FileError> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use miette::Diagnostic as _;
-
-    use super::*;
-
-    fn help_for(path: PathBuf, operation: Operation, errno: i32) -> Option<String> {
-        let source = std::io::Error::from_raw_os_error(errno);
-        let error = LockError::File(FileError {
-            operation,
-            path,
-            source,
-        });
-        error.help().map(|help| help.to_string())
-    }
-
-    #[test]
-    fn help_is_about_what_happened() {
-        let at = tempfile::tempdir().unwrap();
-        let path = at.path().join("lock");
-        let uid = std::fs::metadata(at.path()).unwrap().uid();
-        let errno = |error: rustix::io::Errno| error.raw_os_error();
-        let refused = errno(rustix::io::Errno::ACCESS);
-        // The lock is missing: the folder says who may make it.
-        let folder = help_for(path.clone(), Operation::Open, refused).unwrap();
-        assert!(folder.starts_with(&format!("{} belongs to user {uid}", at.path().display())));
-        std::fs::write(&path, "").unwrap();
-        let file = help_for(path.clone(), Operation::Open, refused).unwrap();
-        assert!(
-            file.starts_with(&format!("{} belongs", path.display())),
-            "{file}"
-        );
-        let read_only = errno(rustix::io::Errno::ROFS);
-        let text = help_for(path.clone(), Operation::Open, read_only).unwrap();
-        assert!(text.contains("read-only"), "{text}");
-        let full = errno(rustix::io::Errno::NOSPC);
-        assert_eq!(help_for(path.clone(), Operation::Open, full), None);
-        let no_locks = errno(rustix::io::Errno::NOLCK);
-        let text = help_for(path, Operation::Lock, no_locks).unwrap();
-        assert!(text.contains("local file system"), "{text}");
-    }
 }

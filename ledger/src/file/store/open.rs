@@ -73,7 +73,11 @@ impl Store {
     pub fn open(options: &OpenOptions<'_>, stamp: &Stamp) -> Result<Self, OpenLedgerError> {
         let layout = Layout::new(durable::absolute(options.dir)?);
         refuse_what_is_no_ledger(&layout, options.create)?;
-        if durable::inspect_path(layout.root())?.is_none() {
+        refuse_root_elsewhere(&layout)?;
+        for folder in layout.folders() {
+            durable::expect_folder(&folder)?;
+        }
+        if durable::list(&layout.records())?.is_empty() {
             refuse_to_begin(options, &layout)?;
         }
         durable::create_folders(layout.root())?;
@@ -118,7 +122,8 @@ impl Store {
         let (Some(active), Some(ledger), Some(origin)) =
             (chain.active(), chain.ledger(), chain.origin())
         else {
-            return Err(no_genesis(&layout, &found.state, &found.ending));
+            let known = known_here(&layout, options.key_folder, &folder)?;
+            return Err(no_genesis(&layout, &found.state, &found.ending, known));
         };
         let active_id = active.key.id();
         let heads_file = heads::path(options.key_folder, &active_id);
@@ -169,6 +174,7 @@ impl Store {
         for (file, line) in &strangers {
             heads::forget(file, &line.ledger)?;
         }
+        store.cover_close()?;
         Ok(store)
     }
 }
@@ -205,7 +211,19 @@ pub(super) fn refuse_what_is_no_ledger(
     }
 }
 
-/// Before the folder of a new ledger is made: what would refuse the ledger must not leave an empty folder.
+/// Nothing keeps root from writing to anybody's ledger; its owner could not even read it any more.
+fn refuse_root_elsewhere(layout: &Layout) -> Result<(), OpenLedgerError> {
+    use std::os::unix::fs::MetadataExt as _;
+    let path = layout.segment(0);
+    match durable::inspect_name(&path)?.map(|facts| facts.uid()) {
+        Some(owner) if owner != 0 && rustix::process::geteuid().is_root() => {
+            Err(OpenLedgerError::OfAnotherUser { path, owner })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Before anything of a new ledger is made: what would refuse the ledger must not leave a folder or a lock.
 fn refuse_to_begin(options: &OpenOptions<'_>, layout: &Layout) -> Result<(), OpenLedgerError> {
     use std::os::unix::ffi::OsStrExt as _;
     let path = durable::canonical_to_be(layout.root())?;
@@ -215,6 +233,10 @@ fn refuse_to_begin(options: &OpenOptions<'_>, layout: &Layout) -> Result<(), Ope
         worst(strangers.iter().map(gone).collect()),
         options.accept_rollback,
     ) {
+        // Whoever begins it at this moment makes its records before it is known.
+        if durable::inspect_path(&layout.segment(0))?.is_some() {
+            return Ok(());
+        }
         return Err(OpenLedgerError::Differs {
             difference: Box::new(difference),
             damage: None,
@@ -266,6 +288,10 @@ pub(super) fn find(
     for known in &acknowledged {
         differences.extend(acknowledged::difference(known, &state, layout)?);
     }
+    let size = state.size();
+    if differences.is_empty() && acknowledged.iter().any(|known| known.size >= size) {
+        state.settle();
+    }
     Ok(Found {
         state,
         ending,
@@ -275,13 +301,38 @@ pub(super) fn find(
     })
 }
 
-pub(super) fn no_genesis(layout: &Layout, state: &State, ending: &Ending) -> OpenLedgerError {
+/// What was acknowledged of a ledger in a folder that shows none: by `.heads`, and by the checkpoint in it.
+pub(super) fn known_here(
+    layout: &Layout,
+    key_folder: &Path,
+    folder: &Folder,
+) -> Result<Option<Difference>, OpenLedgerError> {
+    let strangers = heads::known_at(key_folder, &folder.path)?;
+    let mut differences: Vec<_> = strangers.iter().map(gone).collect();
+    if let Some(signed) = acknowledged::stored_checkpoint(layout).map_err(FindError::from)? {
+        let claim = signed.claim();
+        differences.push(Difference::Shorter {
+            source_file: layout.checkpoint(),
+            expected: acknowledged::expected(claim.size, claim.root),
+            found: 0,
+        });
+    }
+    Ok(worst(differences))
+}
+
+pub(super) fn no_genesis(
+    layout: &Layout,
+    state: &State,
+    ending: &Ending,
+    known: Option<Difference>,
+) -> OpenLedgerError {
     OpenLedgerError::Genesis {
         path: layout.segment(0),
         why: match ending {
             Ending::Torn(torn) => torn.describe(state),
             Ending::Clean | Ending::NoNewline { .. } => "it is empty".to_owned(),
         },
+        known: known.map(Box::new),
     }
 }
 

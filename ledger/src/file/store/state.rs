@@ -45,6 +45,8 @@ pub(super) struct State {
     pub(super) offset: u64,
     pub(super) host: Option<HostTip>,
     pub(super) open: Vec<OpenStart>,
+    /// How far the disk has the records for certain: a segment, and a place in it.
+    settled: (u64, u64),
     /// Tree hashes that this process has not written to `tree` yet, …
     fresh: Vec<Hash>,
     /// … and the size of the tree without them.
@@ -97,6 +99,23 @@ impl State {
             end
         };
         Ok(())
+    }
+
+    /// Every record is on the disk: this process flushed them, or somebody who did said so.
+    pub(super) const fn settle(&mut self) {
+        self.settled = (self.segment(), self.offset);
+    }
+
+    /// From where on nobody knows whether the disk has a segment's records.
+    pub(super) const fn unsettled(&self, segment: u64) -> u64 {
+        let (settled, offset) = self.settled;
+        if settled > segment {
+            u64::MAX
+        } else if settled == segment {
+            offset
+        } else {
+            0
+        }
     }
 
     /// Root of the tree of all records.
@@ -219,7 +238,7 @@ impl TreeFile {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct KeyTip {
     custody: Custody,
@@ -228,9 +247,9 @@ struct KeyTip {
 }
 
 /// The content of `tip`.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Tip {
+pub(super) struct Tip {
     #[serde(skip_serializing_if = "Option::is_none")]
     closed_at: Option<U53>,
     head: Hash,
@@ -276,15 +295,18 @@ impl Tip {
     }
 
     /// `None` when the bytes are not what [`State::write_tip`] writes.
-    fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
         let (line, sum) = text.split_once('\n')?;
-        (sum.parse() == Ok(Hash::of(line.as_bytes())))
-            .then(|| serde_json::from_str(line).ok())
-            .flatten()
+        if sum.parse() != Ok(Hash::of(line.as_bytes())) {
+            return None;
+        }
+        let tip: Self = serde_json::from_str(line).ok()?;
+        let again = to_canonical(&tip).ok()?;
+        (again == line.as_bytes()).then_some(tip)
     }
 
-    fn into_state(self, frontier: Frontier) -> Option<State> {
+    pub(super) fn into_state(self, frontier: Frontier) -> Option<State> {
         let size = self.size.value();
         let keys = self.keys.iter().map(|tip| {
             Some(ActiveKey {
@@ -302,14 +324,17 @@ impl Tip {
             self.standby,
             self.closed_at.map(U53::value),
         );
-        Some(State {
+        let mut state = State {
             chain,
             frontier,
             offset: self.offset.value(),
             host: self.host,
             open: self.open,
+            settled: (0, 0),
             fresh: vec![],
             fresh_from: size,
-        })
+        };
+        state.settle();
+        Some(state)
     }
 }

@@ -46,13 +46,18 @@ impl Torn {
 }
 
 /// Why records could not be read on.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
 pub enum ReadRecordsError {
     /// The system refused.
     #[error(transparent)]
+    #[diagnostic(transparent)]
     File(#[from] FileError),
     /// A segment lost bytes that had been read from it.
     #[error("{} has {found} bytes, at least {expected} had been read", path.display())]
+    #[diagnostic(
+        code(ledger::read::shrunk),
+        help("something cut the ledger while it was written to: restore what is missing")
+    )]
     Shrunk {
         /// The segment.
         path: PathBuf,
@@ -63,9 +68,17 @@ pub enum ReadRecordsError {
     },
     /// Something follows the last record that a segment may hold.
     #[error("{} goes on after its {SEGMENT_RECORDS} records", .0.display())]
+    #[diagnostic(
+        code(ledger::read::surplus),
+        help("no crash does this: look at the segment, or restore it from a copy")
+    )]
     Surplus(PathBuf),
     /// A newer program wrote this record.
     #[error("record {sequence} needs a newer program to append after it: {what}")]
+    #[diagnostic(
+        code(ledger::read::newer),
+        help("take the newer runner that wrote it, or begin another ledger with --ledger DIR")
+    )]
     Newer {
         /// The record.
         sequence: u64,
@@ -74,6 +87,7 @@ pub enum ReadRecordsError {
     },
     /// A record that was read cannot be written again.
     #[error(transparent)]
+    #[diagnostic(code(ledger::read::line))]
     Line(#[from] WriteLineError),
 }
 
@@ -94,6 +108,10 @@ pub(super) fn read_on(
         };
         let Some(file) = durable::open_to_read(&path)? else {
             return match state.offset {
+                // Nothing stands behind a missing segment but what has lost its place.
+                0 if durable::inspect_path(&layout.segment(index + 1))?.is_some() => {
+                    Ok(Ending::Torn(Torn { findings: vec![] }))
+                }
                 0 => Ok(Ending::Clean),
                 expected => Err(shrunk(expected, 0)),
             };

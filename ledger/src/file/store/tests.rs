@@ -15,6 +15,8 @@ use crate::record::{Note, OPENING_PREFIX, Opening, Record, Salt, Salted, Tool};
 
 mod appending;
 mod caches;
+mod faults;
+mod fuzz;
 mod opening;
 mod property;
 mod recovery;
@@ -29,6 +31,12 @@ impl Place {
     fn new() -> Self {
         let at = tempfile::tempdir().unwrap();
         Self { at }
+    }
+
+    /// As [`Self::new`], in memory where there is such a folder: a flush costs nothing there.
+    fn in_memory() -> Self {
+        let at = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        Self { at: at.unwrap() }
     }
 
     fn dir(&self) -> PathBuf {
@@ -51,6 +59,10 @@ impl Place {
             .collect();
         assert_eq!(found.len(), 1);
         found.remove(0)
+    }
+
+    fn heads_of(&self, key: &crate::bytes::key::KeyId) -> PathBuf {
+        self.keys().join(format!("{key}.heads"))
     }
 
     fn try_open_with(

@@ -147,6 +147,17 @@ impl Pending {
     pub(super) fn place(&self) -> Place {
         self.place.clone()
     }
+
+    /// At the end of a ledger only the next record's opening is what a crash leaves.
+    pub(super) fn stray(&self, next: u64) -> Option<Finding> {
+        let named = self.parsed.as_ref()?.sequence.value();
+        let message = "it stands at the end and does not name the next record";
+        (named != next).then(|| {
+            Finding::new(Code::OpeningMismatch, message)
+                .in_place(self.place())
+                .versus(next, named)
+        })
+    }
 }
 
 fn mismatch(problem: &OpeningProblem, place: Place) -> Finding {

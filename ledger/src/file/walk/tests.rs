@@ -385,6 +385,13 @@ fn openings_that_wait_for_a_record_at_the_end_are_a_torn_tail() {
     assert_eq!(codes(walked(bytes.clone(), None)), [Code::TornTail]);
     bytes.push(b'\n');
     assert_eq!(codes(walked(bytes, None)), [Code::TornTail]);
+    // That of another record is none that a crash left.
+    let moved = opening.map(|byte| if byte == b'1' { b'0' } else { byte });
+    let bytes = [maker.bytes(), moved.to_vec(), b"\n".to_vec()].concat();
+    let list = walked(bytes, None).findings.into_list();
+    assert_eq!(list[0].code, Code::OpeningMismatch);
+    assert_eq!(list[0].place.as_ref().and_then(|place| place.line), Some(2));
+    assert_eq!(list[1].code, Code::TornTail);
 }
 
 #[test]

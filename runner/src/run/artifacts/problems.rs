@@ -14,8 +14,12 @@ pub const UNREADABLE: &str = "unreadable";
 pub const OTHER_MOUNT: &str = "other-mount";
 /// A file is too long to be hashed within the limit.
 pub const OVER_BUDGET: &str = "over-budget";
-/// The operator did not wait for it to be hashed.
+/// The operator did not wait: what has no hash was not hashed for that reason.
 pub const INTERRUPTED: &str = "interrupted";
+/// The run's deadline was over: what has no hash was not hashed for that reason.
+pub const OUT_OF_TIME: &str = "out-of-time";
+/// Nor was there time to list the rest (beside one of the two before): the list is not all there is.
+pub const INCOMPLETE: &str = "incomplete";
 /// It was moved, replaced or written to while it was looked at.
 pub const CHANGED: &str = "changed-while-scanned";
 /// What was there before the run is not known in full: where it is not, a file counts as changed by the time

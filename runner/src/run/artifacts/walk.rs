@@ -16,17 +16,79 @@ use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 
 use super::problems::{CHANGED, OTHER_MOUNT, Problems, TOO_MANY, UNREADABLE};
+use super::{Limits, Pacer};
 
 /// How many of the deepest directories stay open, the place itself apart.
 const HELD: usize = 32;
 
+/// Names are read in portions of so many between two looks at the pace.
+const PORTION: usize = 1024;
+
 /// What is left of the walk's limits.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Budget {
+pub(super) struct Budget<'a> {
     /// Names that may still be read.
-    pub(super) entries: u64,
-    /// Bytes of names that may still be read.
-    pub(super) name_bytes: u64,
+    entries: u64,
+    /// Memory for names that is still free, in bytes.
+    held_bytes: u64,
+    longest_path: usize,
+    pacer: &'a Pacer<'a>,
+}
+
+impl<'a> Budget<'a> {
+    pub(super) const fn of(limits: &Limits, pacer: &'a Pacer<'a>) -> Self {
+        Self {
+            entries: limits.entries,
+            held_bytes: limits.held_bytes,
+            longest_path: limits.longest_path,
+            pacer,
+        }
+    }
+}
+
+/// The names in one directory, packed: each alone would take several times its length.
+#[derive(Default)]
+struct Names {
+    /// Each ends with a zero.
+    bytes: Vec<u8>,
+    /// Where they begin; the next one to look at last.
+    starts: Vec<u32>,
+    /// What they took of the budget.
+    cost: u64,
+}
+
+impl Names {
+    /// Adds one; `false` when the budget does not allow it.
+    fn add(&mut self, name: &CStr, budget: &mut Budget<'_>) -> bool {
+        let bytes = name.to_bytes_with_nul();
+        let cost = (bytes.len() + size_of::<u32>()) as u64;
+        let Ok(start) = u32::try_from(self.bytes.len()) else {
+            return false;
+        };
+        if budget.entries == 0 || budget.held_bytes < cost {
+            return false;
+        }
+        budget.entries -= 1;
+        budget.held_bytes -= cost;
+        self.cost += cost;
+        self.bytes.extend_from_slice(bytes);
+        self.starts.push(start);
+        true
+    }
+
+    fn at(bytes: &[u8], start: u32) -> &CStr {
+        let rest = bytes.get(start as usize..).unwrap_or_default();
+        CStr::from_bytes_until_nul(rest).unwrap_or_default()
+    }
+
+    fn sort(&mut self) {
+        let Self { bytes, starts, .. } = self;
+        starts.sort_unstable_by(|a, b| Self::at(bytes, *b).cmp(Self::at(bytes, *a)));
+    }
+
+    fn next(&mut self) -> Option<CString> {
+        let start = self.starts.pop()?;
+        Some(Self::at(&self.bytes, start).to_owned())
+    }
 }
 
 /// Something that is no directory.
@@ -125,8 +187,8 @@ struct Frame {
     /// `None` while it is too far up to be held open.
     dir: Option<Dir>,
     identity: Identity,
-    /// Names still to look at, the next one last.
-    names: Vec<CString>,
+    /// Names still to look at.
+    names: Names,
     /// How much of the path is this directory's.
     path_bytes: usize,
 }
@@ -148,7 +210,7 @@ pub(super) struct Ground<'a> {
 /// the budget is used up.
 pub(super) fn walk(
     ground: Ground<'_>,
-    budget: &mut Budget,
+    budget: &mut Budget<'_>,
     problems: &mut Problems,
     visit: &mut dyn FnMut(&mut Problems, Entry<'_>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
@@ -182,11 +244,18 @@ pub(super) fn walk(
     };
 
     while let Some(frame) = stack.last_mut() {
+        if budget.pacer.says_stop(problems) {
+            return ControlFlow::Break(());
+        }
         path.truncate(frame.path_bytes);
-        let (Some(dir), Some(name)) = (&frame.dir, frame.names.pop()) else {
-            leave(&mut stack, &path, problems);
+        let (Some(dir), Some(name)) = (&frame.dir, frame.names.next()) else {
+            leave(&mut stack, &path, budget, problems);
             continue;
         };
+        if path.len() + 1 + name.count_bytes() > budget.longest_path {
+            problems.say_once(TOO_MANY);
+            continue;
+        }
         path.push(b'/');
         path.extend_from_slice(name.to_bytes());
         let flags = AtFlags::AT_SYMLINK_NOFOLLOW | AtFlags::AT_NO_AUTOMOUNT;
@@ -256,13 +325,16 @@ pub(super) fn file_type(stat: &FileStat) -> SFlag {
 fn enter(
     dir: OwnedFd,
     path: &[u8],
-    budget: &mut Budget,
+    budget: &mut Budget<'_>,
     problems: &mut Problems,
 ) -> Result<Frame, Errno> {
     let identity = Identity::of(&fstat(&dir)?);
     let mut dir = Dir::from_fd(dir)?;
-    let mut names = Vec::new();
+    let mut names = Names::default();
     for entry in dir.iter() {
+        if names.starts.len() % PORTION == PORTION - 1 && budget.pacer.says_stop(problems) {
+            break;
+        }
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
@@ -274,16 +346,12 @@ fn enter(
         if name == c"." || name == c".." {
             continue;
         }
-        let bytes = name.count_bytes() as u64;
-        if budget.entries == 0 || budget.name_bytes < bytes {
+        if !names.add(name, budget) {
             problems.say_once(TOO_MANY);
             break;
         }
-        budget.entries -= 1;
-        budget.name_bytes -= bytes;
-        names.push(name.to_owned());
     }
-    names.sort_unstable_by(|a, b| b.cmp(a));
+    names.sort();
     Ok(Frame {
         dir: Some(dir),
         identity,
@@ -294,8 +362,12 @@ fn enter(
 
 /// Goes back to the parent. Where the way back is gone, what is left of the ancestors up to the nearest one
 /// held open is given up, and said.
-fn leave(stack: &mut Vec<Frame>, path: &[u8], problems: &mut Problems) {
-    let (Some(child), Some(parent)) = (stack.pop(), stack.last_mut()) else {
+fn leave(stack: &mut Vec<Frame>, path: &[u8], budget: &mut Budget<'_>, problems: &mut Problems) {
+    let Some(child) = stack.pop() else {
+        return;
+    };
+    budget.held_bytes += child.names.cost;
+    let Some(parent) = stack.last_mut() else {
         return;
     };
     if parent.dir.is_some() {
@@ -309,8 +381,8 @@ fn leave(stack: &mut Vec<Frame>, path: &[u8], problems: &mut Problems) {
                 Err(error) => problems.say_errno(UNREADABLE, above, error),
                 Ok(_) => problems.say(CHANGED, above),
             }
-            while stack.last().is_some_and(|frame| frame.dir.is_none()) {
-                stack.pop();
+            while let Some(lost) = stack.pop_if(|frame| frame.dir.is_none()) {
+                budget.held_bytes += lost.names.cost;
             }
         }
     }

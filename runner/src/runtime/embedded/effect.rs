@@ -10,7 +10,7 @@ use crate::mechanism::owners::HostIds;
 use crate::mechanism::root::{Mask, What};
 use crate::mechanism::{Outcome, Outcomes};
 use crate::plan::{Effect, Plan, Program, Reason, Why};
-use crate::runtime::read_back::Expected;
+use crate::runtime::read_back::{self, Expected};
 
 /// What must be seen from outside.
 pub(super) fn expected(
@@ -19,7 +19,6 @@ pub(super) fn expected(
     ids: &HostIds,
     wanted: libc::c_int,
     mapped: Vec<std::path::PathBuf>,
-    runs: bool,
 ) -> Expected {
     let mut namespaces = vec![("namespace-pid", "pid"), ("namespace-mount", "mnt")];
     namespaces.extend(
@@ -69,11 +68,11 @@ pub(super) fn expected(
         namespaces,
         ids: Some((ids.host_uid(), ids.host_gid())),
         no_privilege: true,
-        workload: runs,
         base_filters: spec.base.len(),
-        seccomp: runs && spec.seccomp.is_some(),
-        open_files: spec.open_files.filter(|_| runs),
-        session: runs,
+        inherited_filters: read_back::inherited_filters(),
+        seccomp: spec.seccomp.is_some(),
+        open_files: spec.open_files,
+        session: true,
         own_root: true,
         read_only,
         writable,

@@ -13,14 +13,14 @@ use ledger::facts::control::Control;
 use ledger::facts::policy::{Nesting, NetworkMode, Policy};
 
 use super::launch;
-use super::read_back::read_back;
+use super::read_back;
 use crate::init::wire::{ProgramReport, Spec};
 use crate::mechanism::identity::{DEFAULT_INSIDE, IdentitySpec};
 use crate::mechanism::landlock::LandlockSpec;
 use crate::mechanism::owners::{HostIds, MapOwnersError};
 use crate::mechanism::seccomp::{self, Architecture, Calls};
 use crate::mechanism::{Failure, Outcomes};
-use crate::plan::{Answer, Job, Launch, LaunchError, Plan, Runtime, Streams};
+use crate::plan::{Answer, Begun, Job, Launch, LaunchError, Plan, Runtime, Streams};
 use crate::sys::fault;
 use namespaces::{NEEDED, OPTIONAL, drop_refused, possible_namespaces};
 
@@ -44,20 +44,61 @@ impl Runtime for Embedded {
         answers::answer(control, policy, job)
     }
 
-    fn launch(&self, plan: &Plan, streams: Streams) -> Result<Launch, LaunchError> {
-        let ids = HostIds::choose(plan.job.as_root).map_err(|error| LaunchError::Step {
-            what: error_chain(&error),
-        })?;
-        let mut flags = NEEDED;
+    fn begin(&self, policy: &Policy, job: &Job, streams: Streams) -> Result<Begun, LaunchError> {
+        let mut wanted = NEEDED;
         for namespace in &OPTIONAL {
-            let host_network = plan.policy.network.mode == NetworkMode::Unrestricted;
+            let host_network = policy.network.mode == NetworkMode::Unrestricted;
             if !(host_network && namespace.flag == libc::CLONE_NEWNET) {
-                flags |= namespace.flag;
+                wanted |= namespace.flag;
             }
         }
         let mut outcomes = Outcomes::default();
-        let possible = possible_namespaces(flags, &mut outcomes)?;
-        let launch = self.build(plan, streams, ids, possible, flags, outcomes);
+        let mut ids = HostIds::choose(job.as_root).map_err(|error| LaunchError::Step {
+            what: error_chain(&error),
+        })?;
+        let mut possible = possible_namespaces(wanted, &mut outcomes)?;
+        let mut begun = loop {
+            let again = launch::again(&streams)?;
+            let inside = inside(policy, &ids);
+            match launch::begin(possible, again, |pid| ids.write_maps(pid, &inside)) {
+                Err(LaunchError::Namespaces { .. }) if possible == wanted => {
+                    possible = drop_refused(possible, &mut outcomes)?;
+                    if possible == wanted {
+                        return Err(LaunchError::Namespaces {
+                            errno: "EAGAIN".to_owned(),
+                        });
+                    }
+                }
+                Err(LaunchError::Maps(failure)) => {
+                    let HostIds::Subordinate { uid, gid, .. } = ids else {
+                        // Without maps there is neither an id nor a capability to build with.
+                        outcomes.note("set-ids", Err(failure.clone()));
+                        return Err(LaunchError::Mechanism {
+                            what: failure.to_string(),
+                            outcomes,
+                            lost: BTreeMap::new(),
+                        });
+                    };
+                    // The user's own ids need no helper; groups stay, and `user` is lost for that.
+                    outcomes.note("set-groups", Err(failure));
+                    ids = HostIds::Own { uid, gid };
+                }
+                begun => break begun?,
+            }
+        };
+        begun.wanted = wanted;
+        begun.ids = Some(ids);
+        begun.outcomes = outcomes;
+        Ok(begun)
+    }
+
+    fn launch(
+        &self,
+        plan: &Plan,
+        begun: Result<Begun, LaunchError>,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<Launch, LaunchError> {
+        let launch = begun.and_then(|begun| self.build(plan, begun, meanwhile));
         launch.map_err(|error| match error {
             LaunchError::Mechanism { what, outcomes, .. } => {
                 let lost = plan.intended.keys().filter_map(|control| {
@@ -72,6 +113,15 @@ impl Runtime for Embedded {
             }
             other => other,
         })
+    }
+}
+
+/// The ids that the workload has inside.
+fn inside(policy: &Policy, ids: &HostIds) -> IdentitySpec {
+    IdentitySpec {
+        uid: policy.process.user.unwrap_or(DEFAULT_INSIDE),
+        gid: policy.process.group.unwrap_or(DEFAULT_INSIDE),
+        drop_groups: ids.can_drop_groups(),
     }
 }
 
@@ -90,17 +140,17 @@ impl Embedded {
     fn build(
         &self,
         plan: &Plan,
-        streams: Streams,
-        ids: HostIds,
-        possible: libc::c_int,
-        wanted: libc::c_int,
-        mut outcomes: Outcomes,
+        mut begun: Begun,
+        meanwhile: &mut dyn FnMut(),
     ) -> Result<Launch, LaunchError> {
-        let inside = IdentitySpec {
-            uid: plan.policy.process.user.unwrap_or(DEFAULT_INSIDE),
-            gid: plan.policy.process.group.unwrap_or(DEFAULT_INSIDE),
-            drop_groups: ids.can_drop_groups(),
+        let (possible, wanted) = (begun.namespaces, begun.wanted);
+        let mut outcomes = std::mem::take(&mut begun.outcomes);
+        let Some(ids) = begun.ids.take() else {
+            return Err(LaunchError::Step {
+                what: "no ids were chosen".to_owned(),
+            });
         };
+        let inside = inside(&plan.policy, &ids);
         let has = |flag| possible & flag != 0;
         let built =
             tree::build(plan, &ids, &inside, has(libc::CLONE_NEWIPC)).map_err(refused_owner)?;
@@ -112,10 +162,9 @@ impl Embedded {
             unprotected,
             mapped,
         } = built;
-        let filter = filter(plan)?;
         let spec = Spec {
-            identity: Some(inside.clone()),
-            protect: protect.clone(),
+            identity: Some(inside),
+            protect,
             loopback: has(libc::CLONE_NEWNET) && plan.policy.network.mode == NetworkMode::Loopback,
             host_name: has(libc::CLONE_NEWUTS),
             deny_user_namespaces: plan.policy.nesting == Nesting::Deny,
@@ -124,48 +173,28 @@ impl Embedded {
             landlock: (plan.policy.nesting == Nesting::Deny).then(|| landlock(plan)),
             terminal: plan.job.terminal,
             owns_tree: has(libc::CLONE_NEWPID),
+            planted: u32::try_from(planted.len()).unwrap_or(u32::MAX),
             program: Some(launch::program(plan)),
             fault: fault::text(),
             root: Some(root),
             base: base_filters(plan)?,
-            seccomp: filter,
+            seccomp: filter(plan)?,
         };
-        let kept = launch::Prepared { streams, planted };
-        let init = match launch::start(
-            possible,
-            kept.try_clone()?,
-            |pid| ids.write_maps(pid, &inside),
-            &spec,
-        ) {
-            Err(LaunchError::Namespaces { .. }) if possible == wanted => {
-                let fewer = drop_refused(possible, &mut outcomes)?;
-                drop(placeholders);
-                if fewer == possible {
-                    return Err(LaunchError::Namespaces {
-                        errno: "EAGAIN".to_owned(),
-                    });
-                }
-                return self.build(plan, kept.streams, ids, fewer, wanted, outcomes);
-            }
-            Err(LaunchError::Maps(failure)) => {
-                drop(placeholders);
-                let HostIds::Subordinate { uid, gid, .. } = ids else {
-                    // Without maps there is neither an id nor a capability to build with.
-                    outcomes.note("set-ids", Err(failure.clone()));
-                    return Err(LaunchError::Mechanism {
-                        what: failure.to_string(),
-                        outcomes,
-                        lost: BTreeMap::new(),
-                    });
-                };
-                // The user's own ids need no helper; groups stay, and `user` is lost for that.
-                outcomes.note("set-groups", Err(failure));
-                let own = HostIds::Own { uid, gid };
-                return self.build(plan, kept.streams, own, possible, wanted, outcomes);
-            }
-            started => started?,
+        let mut expected = None;
+        let mut seen = Outcomes::default();
+        let init = launch::build(&mut begun, &spec, &planted, meanwhile, |pid, tree| {
+            let mut all = effect::expected(plan, &spec, &ids, wanted, mapped);
+            all.masks.retain(|mask| !tree.unreachable.contains(mask));
+            read_back::tree(pid, &all, &mut seen);
+            expected = Some(all);
+        })?;
+        let Some(expected) = expected else {
+            return Err(LaunchError::Step {
+                what: "pid 1 did not say that its tree stands".to_owned(),
+            });
         };
         outcomes.merge(init.report.outcomes.clone());
+        outcomes.merge(seen);
         if let Some(what) = &unprotected {
             let failure = Failure {
                 attempt: "make protected paths ready".to_owned(),
@@ -174,11 +203,7 @@ impl Embedded {
             outcomes.note("protect", Err(failure));
         }
         let runs = matches!(init.report.program, Some(ProgramReport::Found { .. }));
-        let mut expected = effect::expected(plan, &spec, &ids, wanted, mapped, runs);
-        expected
-            .masks
-            .retain(|mask| !init.report.unreachable.contains(mask));
-        let host_uid = read_back(init.pid, &expected, &mut outcomes);
+        let host_uid = read_back::workload(init.pid, &expected, runs, &mut outcomes);
         let program = launch::found(plan, init.report.program.as_ref());
         let mut effect = effect::effect(plan, &outcomes, program, &ids);
         effect.tier = Some(TIER_FULL);

@@ -3,13 +3,13 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use crate::init::wire::planted_number;
 use crate::mechanism::identity::IdentitySpec;
 use crate::mechanism::owners::{HostIds, MapOwnersError, OwnerMaps};
 use crate::mechanism::placeholders::Placeholders;
 use crate::mechanism::protect::ProtectSpec;
 use crate::mechanism::root::{Entry, Mask, RootSpec, Source, What};
 use crate::plan::{Bind, Plan, Shape};
-use crate::runtime::launch::planted_number;
 
 /// Of /etc, what programs need and what holds no secret; the rest is made up or missing.
 const ETC: [&str; 12] = [

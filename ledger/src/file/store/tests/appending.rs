@@ -186,6 +186,33 @@ fn a_run_whose_runner_died_is_closed_as_interrupted() {
     assert!(matches!(&records[4].body, Body::Execution(end) if end.start == first));
 }
 
+fn left_in(folder: &Path) -> Vec<std::ffi::OsString> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().file_name()).collect()
+}
+
+#[test]
+fn the_next_run_takes_the_lock_file_of_the_one_before() {
+    use std::os::unix::fs::MetadataExt as _;
+    let place = Place::new();
+    let mut store = place.open();
+    let runs = place.dir().join("runs");
+    let inode = |name: &str| std::fs::metadata(runs.join(name)).unwrap().ino();
+    let first = store.begin_run(run_id()).unwrap();
+    let file = inode(&format!("{}.lock", first.run()));
+    // A child that was forked meanwhile holds the file open.
+    let held = std::os::fd::AsFd::as_fd(&first)
+        .try_clone_to_owned()
+        .unwrap();
+    drop(first);
+    assert_eq!(inode("spare"), file);
+    let second = store.begin_run(run_id()).unwrap();
+    assert_eq!(inode(&format!("{}.lock", second.run())), file);
+    let third = store.begin_run(run_id()).unwrap();
+    drop((second, third, held));
+    assert_eq!(left_in(&runs), ["spare"]);
+}
+
 #[test]
 fn what_dead_processes_left_in_runs_is_swept() {
     let place = Place::new();
@@ -197,10 +224,9 @@ fn what_dead_processes_left_in_runs_is_swept() {
     std::fs::write(runs.join("00.lock"), "").unwrap();
     std::fs::write(runs.join("00.blob"), "half").unwrap();
     place.open();
-    let left = std::fs::read_dir(&runs).unwrap().count();
-    assert_eq!(left, 2, "what is held stays");
+    assert_eq!(left_in(&runs).len(), 2, "what is held stays");
     drop((kept, blob));
-    assert_eq!(std::fs::read_dir(&runs).unwrap().count(), 0);
+    assert_eq!(left_in(&runs), ["spare"]);
 }
 
 #[test]
@@ -227,10 +253,7 @@ fn blobs_are_named_by_their_content() {
         b"bit by bit"
     );
     drop(store.blob_writer().unwrap());
-    assert_eq!(
-        std::fs::read_dir(place.dir().join("runs")).unwrap().count(),
-        0
-    );
+    assert!(left_in(&place.dir().join("runs")).is_empty());
 }
 
 #[test]
@@ -293,6 +316,8 @@ fn segments_roll() {
     assert_eq!(count(1), 3);
     assert_eq!(place.walk_covered().len() as u64, SEGMENT_RECORDS + 3);
 
+    lost_segments(&place);
+
     // A full segment that goes on.
     std::fs::remove_file(place.dir().join("tip")).unwrap();
     place.push(b"surplus\n");
@@ -302,4 +327,34 @@ fn segments_roll() {
             ReadRecordsError::Surplus(_)
         )))
     ));
+}
+
+/// A ledger of one full segment and three records loses the second segment, and something stands where a third
+/// one would.
+fn lost_segments(place: &Place) {
+    let text = std::fs::read(place.segment(1)).unwrap();
+    let first = text.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    std::fs::remove_file(place.segment(1)).unwrap();
+    std::fs::write(place.segment(2), &text[first..]).unwrap();
+    let error = place.try_open().unwrap_err();
+    assert!(
+        matches!(&error, OpenLedgerError::Differs { difference, .. }
+            if matches!(**difference, Difference::Shorter { found: SEGMENT_RECORDS, .. })),
+        "{error}"
+    );
+    let text_of = error.to_string();
+    assert!(
+        text_of.contains("says 8195 (last sequence 8194)"),
+        "{text_of}"
+    );
+    assert!(!place.segment(1).exists() && place.segment(2).exists());
+    // What stood behind it is set aside, once that is accepted.
+    say(&mut place.accept(), "goes on");
+    assert!(!place.segment(2).exists());
+    let aside = place
+        .dir()
+        .join("torn")
+        .join(Hash::of(&text[first..]).to_string());
+    assert_eq!(std::fs::read(aside).unwrap(), &text[first..]);
+    assert_eq!(place.walk_covered().len() as u64, SEGMENT_RECORDS + 2);
 }

@@ -236,3 +236,26 @@ fn a_ledger_that_is_refused_leaves_no_folder() {
     say(&mut place.accept(), "goes on");
     place.walk_covered();
 }
+
+#[test]
+fn a_beginning_that_was_cut_short_goes_on_with_its_key_alone() {
+    let place = Place::new();
+    say(&mut place.open(), "of another ledger");
+    let genesis = std::fs::read(place.segment(0)).unwrap();
+    let genesis = genesis.split_inclusive(|byte| *byte == b'\n').next();
+    let begin = |name: &str| {
+        let dir = place.at.path().join(name);
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::write(dir.join("genesis.new"), genesis.unwrap()).unwrap();
+        let store = place.try_open_at(&dir, |_| {}).unwrap();
+        assert!(!dir.join("genesis.new").exists());
+        walk(&dir);
+        store.public_key().id()
+    };
+    let other = place.open().public_key().id();
+    // Its key acknowledged something: it is another ledger's, and both stay.
+    assert_ne!(begin("new"), other);
+    // It did not: nobody else has it.
+    std::fs::remove_file(place.heads_of(&other)).unwrap();
+    assert_eq!(begin("newer"), other);
+}

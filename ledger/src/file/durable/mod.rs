@@ -6,9 +6,9 @@
 //! flock(lock)                                      one writer at a time
 //! pwrite(segment)                                  opening and record together
 //! fdatasync(segment)                               from here on the record is kept
-//! write(checkpoint.new) rename(checkpoint)         not synced: an empty one counts as absent
+//! pwrite(checkpoint.new) rename(checkpoint)        not synced: an empty one counts as absent
 //! pwrite(tree) write(tip.new) rename(tip)          caches, not synced
-//! write(….heads.new) rename(….heads)               not synced
+//! pwrite(….heads.new) rename(….heads)              not synced
 //! ```
 //!
 //! A new name in a folder is durable only once the folder is synced; [`sync_folder`] does that for
@@ -16,132 +16,30 @@
 //! has written it, or that another program leaves the files alone.
 //!
 //! A failed `fdatasync` says that something was lost, and a second call would say that all is well. Whoever
-//! gets [`Operation::SyncData`] back stops and reads the file again.
+//! gets [`Operation::SyncData`] back stops and reads the file again. And the bytes that were lost can still be read,
+//! by this process and by others, until memory runs short: so whoever acknowledges a record writes everything again
+//! that stands before it and that nobody has acknowledged ([`write_again`]).
+
+mod fault;
+mod refused;
 
 use std::ffi::OsString;
-use std::fmt;
-use std::fs::{DirBuilder, File, FileType, OpenOptions, TryLockError};
-use std::io::{self, BufRead, Read as _, Seek, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, BufRead, Read as _, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+#[cfg(test)]
+pub(super) use fault::{Disk, Hole, Rule, What, Which};
+pub use refused::{FileError, NotExpected, Operation};
+
+use super::kill;
 
 /// Mode of every file that the store makes: for its owner alone.
 const FILE_MODE: u32 = 0o600;
 /// Mode of every folder that the store makes.
 const FOLDER_MODE: u32 = 0o700;
-
-/// What was tried with a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Operation {
-    /// `mkdir`
-    CreateFolder,
-    /// `open` with O_CREAT
-    Create,
-    /// `open`
-    Open,
-    /// `read`, `pread`
-    Read,
-    /// `readdir`
-    List,
-    /// `fstat`, `stat`
-    Inspect,
-    /// `write`, `pwrite`
-    Write,
-    /// `ftruncate`
-    Truncate,
-    /// `fdatasync`, `fsync` of a file
-    SyncData,
-    /// `fsync` of a folder
-    SyncFolder,
-    /// `rename`
-    Rename,
-    /// `unlink`
-    Remove,
-    /// `flock`
-    Lock,
-}
-
-impl Operation {
-    /// The verb for people.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::CreateFolder => "create the folder",
-            Self::Create => "create",
-            Self::Open => "open",
-            Self::Read => "read",
-            Self::List => "list",
-            Self::Inspect => "inspect",
-            Self::Write => "write",
-            Self::Truncate => "truncate",
-            Self::SyncData => "sync",
-            Self::SyncFolder => "sync the folder",
-            Self::Rename => "rename",
-            Self::Remove => "remove",
-            Self::Lock => "lock",
-        }
-    }
-}
-
-impl fmt::Display for Operation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// A file operation that the system refused.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {operation} {}", path.display())]
-pub struct FileError {
-    /// What was tried.
-    pub operation: Operation,
-    /// With which file.
-    pub path: PathBuf,
-    /// The system's answer.
-    #[source]
-    pub source: io::Error,
-}
-
-/// Something stands where a regular file belongs. It is neither followed, waited for nor written to.
-#[derive(Debug, thiserror::Error)]
-#[error("{0} stands there, expected a regular file")]
-pub struct NotRegular(&'static str);
-
-impl NotRegular {
-    /// `None` for a regular file.
-    fn of(kind: FileType) -> Option<Self> {
-        use std::os::unix::fs::FileTypeExt as _;
-        if kind.is_file() {
-            return None;
-        }
-        Some(Self(if kind.is_dir() {
-            "a folder"
-        } else if kind.is_symlink() {
-            "a symbolic link"
-        } else if kind.is_fifo() {
-            "a named pipe"
-        } else if kind.is_socket() {
-            "a socket"
-        } else {
-            "a device"
-        }))
-    }
-}
-
-impl From<NotRegular> for io::Error {
-    fn from(what: NotRegular) -> Self {
-        Self::new(io::ErrorKind::InvalidInput, what)
-    }
-}
-
-impl FileError {
-    /// Whether something else stands where a regular file belongs.
-    #[must_use]
-    pub fn is_not_regular(&self) -> bool {
-        let inner = self.source.get_ref();
-        inner.is_some_and(|inner| inner.is::<NotRegular>())
-    }
-}
 
 /// Opens a regular file and nothing else: a named pipe would keep this waiting, a link would lead elsewhere.
 fn open_regular(
@@ -160,7 +58,7 @@ fn open_regular(
                 Err(_) => return opened,
             },
         };
-        match NotRegular::of(kind) {
+        match NotExpected::file(kind) {
             Some(what) => Err(what.into()),
             None => opened,
         }
@@ -170,24 +68,80 @@ fn open_regular(
 /// Removes what stands where a file belongs that can be made again and is no regular file. A folder is left
 /// alone and said: what is in it is somebody's.
 pub(super) fn make_way(path: &Path) -> Result<(), FileError> {
-    match inspect_name(path)?.and_then(|facts| NotRegular::of(facts.file_type())) {
+    match inspect_name(path)?.and_then(|facts| NotExpected::file(facts.file_type())) {
         None => Ok(()),
-        Some(what) if what.0 == "a folder" => attempt(Operation::Open, path, || Err(what.into())),
+        Some(what) if what.is_folder() => attempt(Operation::Open, path, || Err(what.into())),
         Some(_) => remove(path),
     }
 }
 
-/// The one door to the disk: names what was tried and where.
+/// The one door to the disk: names what was tried and where. A call that a signal interrupted is made again:
+/// it did nothing (POSIX.1-2024, 2.3 Error Numbers, EINTR).
 fn attempt<T>(
     operation: Operation,
     path: &Path,
-    act: impl FnOnce() -> io::Result<T>,
+    mut act: impl FnMut() -> io::Result<T>,
 ) -> Result<T, FileError> {
-    act().map_err(|source| FileError {
-        operation,
-        path: path.to_owned(),
-        source,
-    })
+    loop {
+        kill::before(operation);
+        let result = fault::before(operation, path).and_then(|()| act());
+        kill::after(operation);
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => {
+                return result.map_err(|source| FileError {
+                    operation,
+                    path: path.to_owned(),
+                    source,
+                });
+            }
+        }
+    }
+}
+
+/// A file whose writes pass by the faults that tests inject; each `write` and `pwrite` is one call. The retries
+/// after a short or an interrupted one are those of the standard library, on top of this.
+struct Written<'a> {
+    file: &'a File,
+    path: &'a Path,
+}
+
+impl Written<'_> {
+    fn at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        let most = fault::write(self.path, bytes.len())?;
+        let bytes = bytes.get(..most).unwrap_or(bytes);
+        let written = self.file.write_at(bytes, offset)?;
+        fault::wrote(self.file, Some(offset), written);
+        Ok(written)
+    }
+
+    fn all_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.at(bytes, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    bytes = bytes.get(written..).unwrap_or_default();
+                    offset += written as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Write for Written<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let most = fault::write(self.path, bytes.len())?;
+        let written = self.file.write(bytes.get(..most).unwrap_or(bytes))?;
+        fault::wrote(self.file, None, written);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// `None` instead of an error when the file is not there.
@@ -196,6 +150,17 @@ fn if_there<T>(result: Result<T, FileError>) -> Result<Option<T>, FileError> {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// Refuses anything but a folder, or nothing at all, where a folder of the ledger belongs; a link to one, too, for it
+/// leads elsewhere.
+pub(super) fn expect_folder(path: &Path) -> Result<(), FileError> {
+    match inspect_name(path)? {
+        Some(facts) if !facts.is_dir() => attempt(Operation::Open, path, || {
+            Err(NotExpected::folder(facts.file_type()).into())
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -283,6 +248,18 @@ pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
     Ok(Some(bytes))
 }
 
+/// Appends what an open file holds to `bytes`, but no more than `most`.
+pub(super) fn read_most(
+    file: &File,
+    path: &Path,
+    bytes: &mut Vec<u8>,
+    most: u64,
+) -> Result<(), FileError> {
+    attempt(Operation::Read, path, || {
+        file.take(most).read_to_end(bytes).map(|_| ())
+    })
+}
+
 /// Fills `bytes` from `offset` on.
 pub(super) fn read_at(
     file: &File,
@@ -301,7 +278,7 @@ pub(super) fn read_line(
     most: usize,
 ) -> Result<usize, FileError> {
     attempt(Operation::Read, path, || {
-        reader.take(most as u64).read_until(b'\n', line)
+        reader.by_ref().take(most as u64).read_until(b'\n', line)
     })
 }
 
@@ -373,8 +350,18 @@ pub(super) fn inspect_name(path: &Path) -> Result<Option<std::fs::Metadata>, Fil
 }
 
 /// Writes at the file's position.
-pub(super) fn write(mut file: &File, path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    attempt(Operation::Write, path, || file.write_all(bytes))
+pub(super) fn write(file: &File, path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    kill::during_write(file, bytes, None);
+    attempt(Operation::Write, path, || {
+        Written { file, path }.write_all(bytes)
+    })
+}
+
+/// Writes at the file's position what one call takes; returns how many bytes that were.
+pub(super) fn write_some(file: &File, path: &Path, bytes: &[u8]) -> Result<usize, FileError> {
+    attempt(Operation::Write, path, || {
+        Written { file, path }.write(bytes)
+    })
 }
 
 /// Writes from `offset` on.
@@ -384,17 +371,42 @@ pub(super) fn write_at(
     bytes: &[u8],
     offset: u64,
 ) -> Result<(), FileError> {
-    attempt(Operation::Write, path, || file.write_all_at(bytes, offset))
+    kill::during_write(file, bytes, Some(offset));
+    attempt(Operation::Write, path, || {
+        Written { file, path }.all_at(bytes, offset)
+    })
+}
+
+/// Writes once more what stands in a file between two places, for the next [`sync_data`]. Nobody knows whether an
+/// earlier one of another process failed: the kernel then keeps the bytes to be read, counts them as written and
+/// leaves them out of later flushes (fsync(2)).
+pub(super) fn write_again(file: &File, path: &Path, range: Range<u64>) -> Result<(), FileError> {
+    let mut offset = range.start;
+    while offset < range.end {
+        let length = (range.end - offset).min(1 << 16);
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(1 << 16)];
+        read_at(file, path, &mut bytes, offset)?;
+        write_at(file, path, &bytes, offset)?;
+        offset += length;
+    }
+    Ok(())
 }
 
 /// Cuts the file to `length` bytes.
 pub(super) fn truncate(file: &File, path: &Path, length: u64) -> Result<(), FileError> {
-    attempt(Operation::Truncate, path, || file.set_len(length))
+    attempt(Operation::Truncate, path, || {
+        file.set_len(length)?;
+        fault::cut(file, length);
+        Ok(())
+    })
 }
 
 /// The file's content is on the disk when this succeeds.
 pub(super) fn sync_data(file: &File, path: &Path) -> Result<(), FileError> {
-    attempt(Operation::SyncData, path, || file.sync_data())
+    attempt(Operation::SyncData, path, || {
+        fault::sync(file, path)?;
+        file.sync_data()
+    })
 }
 
 /// The names in a folder are on the disk when this succeeds.
@@ -405,6 +417,13 @@ pub(super) fn sync_folder(path: &Path) -> Result<(), FileError> {
 /// Gives a file another name, replacing what had it.
 pub(super) fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
     attempt(Operation::Rename, to, || std::fs::rename(from, to))
+}
+
+/// Gives a file a name that nothing has; `false` when the file is missing, something has the name, or the file system
+/// cannot tell.
+pub(super) fn rename_new(from: &Path, to: &Path) -> Result<bool, FileError> {
+    use rustix::fs::RenameFlags;
+    rename_if(from, to, RenameFlags::NOREPLACE)
 }
 
 /// Removes a file; nothing to do when it is missing.
@@ -450,12 +469,21 @@ pub(super) enum Durability {
     Synced,
 }
 
-/// Replaces a file's content whole: nobody ever reads half of it. Callers hold the lock that keeps others
-/// from the same temporary file, `<path>.new`.
+/// Replaces a file's content whole: nobody who reads it under the lock ever gets half of it. Callers hold the lock
+/// that keeps others from the same temporary file, `<path>.new`.
+///
+/// Making a file and giving up the one before costs more than writing it. So the two are kept and take turns, by
+/// renameat2(2) with RENAME_EXCHANGE, as long as the content's length stays: written over in place, a file of one
+/// block holds after a crash either what it held before or what was written.
 pub(super) fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), FileError> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".new");
     let temporary = PathBuf::from(temporary);
+    if durability == Durability::Unsynced && take_turns(path, &temporary, bytes)? {
+        return Ok(());
+    }
+    // A copy by hard link keeps what it has.
+    remove(&temporary)?;
     let file = create_empty(&temporary)?;
     if durability == Durability::Unsynced {
         reserve(&file, bytes.len() as u64);
@@ -464,10 +492,60 @@ pub(super) fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Resu
     if durability == Durability::Synced {
         sync_data(&file, &temporary)?;
     }
-    rename(&temporary, path)?;
+    // What had the name becomes the temporary file of the next time.
+    if durability == Durability::Synced || !exchange(&temporary, path)? {
+        rename(&temporary, path)?;
+    }
     match path.parent() {
         Some(folder) if durability == Durability::Synced => sync_folder(folder),
         _ => Ok(()),
+    }
+}
+
+/// A block of any file system; what fits one is written as one.
+const BLOCK: usize = 512;
+
+/// Writes over the earlier file, if there is one of this length, and gives it the name.
+fn take_turns(path: &Path, earlier: &Path, bytes: &[u8]) -> Result<bool, FileError> {
+    let Ok(Some(file)) = open_to_write(earlier) else {
+        return Ok(false);
+    };
+    let facts = inspect(&file, earlier)?;
+    if facts.len() != bytes.len() as u64 || bytes.len() > BLOCK || facts.nlink() != 1 {
+        return Ok(false);
+    }
+    write_at(&file, earlier, bytes, 0)?;
+    exchange(earlier, path)
+}
+
+/// Swaps the names of two files; `false` where one is missing or no file, or the file system cannot.
+fn exchange(one: &Path, other: &Path) -> Result<bool, FileError> {
+    if !inspect_name(other)?.is_some_and(|facts| facts.is_file()) {
+        return Ok(false);
+    }
+    rename_if(one, other, rustix::fs::RenameFlags::EXCHANGE)
+}
+
+/// renameat2(2) where it can be done as the flags say.
+fn rename_if(from: &Path, to: &Path, flags: rustix::fs::RenameFlags) -> Result<bool, FileError> {
+    use rustix::fs::{CWD, renameat_with};
+    use rustix::io::Errno;
+    const CANNOT: [Errno; 5] = [
+        Errno::NOENT,
+        Errno::EXIST,
+        Errno::INVAL,
+        Errno::NOSYS,
+        Errno::OPNOTSUPP,
+    ];
+    let renamed = attempt(Operation::Rename, to, || {
+        Ok(renameat_with(CWD, from, CWD, to, flags)?)
+    });
+    match renamed {
+        Ok(()) => Ok(true),
+        Err(error) => match Errno::from_io_error(&error.source) {
+            Some(errno) if CANNOT.contains(&errno) => Ok(false),
+            _ => Err(error),
+        },
     }
 }
 
@@ -494,7 +572,35 @@ mod tests {
         replace(&file, b"two", Durability::Unsynced).unwrap();
         assert_eq!(read(&file).unwrap().unwrap(), b"two");
         assert_eq!(mode(&file), 0o600);
-        assert_eq!(list(&folder).unwrap(), ["file"]);
+        assert_eq!(list(&folder).unwrap(), ["file", "file.new"]);
+    }
+
+    #[test]
+    fn two_files_take_turns_while_the_length_stays() {
+        use std::os::unix::fs::MetadataExt as _;
+        let at = tempfile::tempdir().unwrap();
+        let file = at.path().join("file");
+        let inode = || std::fs::metadata(&file).unwrap().ino();
+        replace(&file, b"a", Durability::Unsynced).unwrap();
+        let first = inode();
+        replace(&file, b"b", Durability::Unsynced).unwrap();
+        let second = inode();
+        assert_ne!(first, second);
+        replace(&file, b"c", Durability::Unsynced).unwrap();
+        assert_eq!(inode(), first);
+        assert_eq!(read(&file).unwrap().unwrap(), b"c");
+        // Another length, a second name and a torn leftover never show.
+        for text in ["longer", "x", "longer", "y"] {
+            replace(&file, text.as_bytes(), Durability::Unsynced).unwrap();
+            assert_eq!(read(&file).unwrap().unwrap(), text.as_bytes());
+        }
+        let other = at.path().join("other");
+        std::fs::hard_link(at.path().join("file.new"), &other).unwrap();
+        let kept = std::fs::read(&other).unwrap();
+        replace(&file, b"z", Durability::Unsynced).unwrap();
+        replace(&file, b"w", Durability::Unsynced).unwrap();
+        assert_eq!(read(&file).unwrap().unwrap(), b"w");
+        assert_eq!(std::fs::read(&other).unwrap(), kept);
     }
 
     #[test]
