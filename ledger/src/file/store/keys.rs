@@ -116,14 +116,17 @@ pub(super) fn prepare_folder(folder: &Path) -> Result<(), KeyFileError> {
     refuse_open_folder(folder)
 }
 
-/// The key with this id in `folder`; a half-written one, of which nobody has the other half, is removed.
+/// The key with this id in `folder`, on the disk; a half-written one, of which nobody has the other half, is removed.
 pub(super) fn left_behind(
     folder: &Path,
     id: &KeyId,
 ) -> Result<Option<(LocalKey, PathBuf)>, KeyFileError> {
     let path = key_path(folder, id);
     match read_key_file(&path) {
-        Ok(key) if key.public().id() == *id => Ok(Some((key, path))),
+        Ok(key) if key.public().id() == *id => {
+            settle(&path)?;
+            Ok(Some((key, path)))
+        }
         Ok(_) | Err(KeyFileError::Missing(_)) => Ok(None),
         Err(KeyFileError::Key { .. }) => {
             let text = durable::read(&path)?.unwrap_or_default();
@@ -135,6 +138,23 @@ pub(super) fn left_behind(
         }
         Err(error) => Err(error),
     }
+}
+
+/// Puts a key file on the disk of which nobody knows whether it is there: whoever made it may have been told that it is
+/// not.
+fn settle(path: &Path) -> Result<(), FileError> {
+    let Some(file) = durable::open_to_write(path)? else {
+        return Ok(());
+    };
+    let length = durable::inspect(&file, path)?.len();
+    durable::write_again(&file, path, 0..length)?;
+    durable::sync_data(&file, path)?;
+    sync_above(path)
+}
+
+fn sync_above(path: &Path) -> Result<(), FileError> {
+    let folder = path.parent().filter(|above| !above.as_os_str().is_empty());
+    durable::sync_folder(folder.unwrap_or(Path::new(".")))
 }
 
 /// Where a ledger's own key is kept: `<folder>/<key id>.pem`.
@@ -164,10 +184,9 @@ pub(super) fn write_key(path: &Path, key: &LocalKey) -> Result<(), KeyFileError>
         }
         other => other?,
     };
-    let folder = path.parent().filter(|above| !above.as_os_str().is_empty());
     let kept = durable::write(&file, path, pem.as_bytes())
         .and_then(|()| durable::sync_data(&file, path))
-        .and_then(|()| durable::sync_folder(folder.unwrap_or(Path::new("."))));
+        .and_then(|()| sync_above(path));
     if kept.is_err() {
         discard_key(path);
     }
