@@ -2,200 +2,29 @@
 
 use std::io;
 
-use ledger::bytes::canon::{U53, WriteLineError};
+use ledger::bytes::canon::U53;
 use ledger::bytes::hash::Hash;
-use ledger::bytes::key::{PrivateKeyError, random_bytes};
+use ledger::bytes::key::random_bytes;
 use ledger::bytes::time::Stamp;
-use ledger::facts::control::{Controls, Unsupported};
 use ledger::facts::execution::{
     Cleanup, Execution, NotExecuted, Observed, Outcome, PolicyRef, RunId, RunResult, Verdict,
 };
 use ledger::facts::host::HostFacts;
-use ledger::facts::policy::{Mode, Policy};
-use ledger::file::durable::FileError;
-use ledger::file::store::{Appended, OpenLedgerError, RunLock, Store};
+use ledger::file::store::RunLock;
 
 use super::artifacts::{INTERRUPTED, Limits, Pace};
 use super::observe::Places;
-use super::output::Stream;
 use super::record::{RecordError, Recorder};
-use super::relay::Stdin;
+use super::refusal::{NoRun, missing, not_executed, obstacle, stands_in_the_way};
 use super::remains;
+use super::request::{Event, Finished, Ledger, Observer, Request, RunError, system};
 use super::signals::Signals;
 use super::streams::{self, Measured};
 use super::supervise::{End, Seen};
 use crate::host::GatherHostError;
-use crate::plan::{self, CompileError, Job, Launch, LaunchError, Plan, Program, Runtime};
+use crate::plan::{self, Launch, Plan, Program};
 use crate::sys::fault;
 use crate::sys::process::Ended;
-
-/// What is to be run and how.
-pub struct Request<'a> {
-    /// The policy in force, command line merged in.
-    pub policy: Policy,
-    /// What is to run.
-    pub job: Job,
-    /// What isolates.
-    pub runtime: &'a dyn Runtime,
-    /// Facts of this host; those that the ledger knows may be believed where they cannot have changed.
-    pub host: &'a dyn Fn(Option<&HostFacts>) -> Result<HostFacts, GatherHostError>,
-    /// Both clocks, now.
-    pub now: &'a dyn Fn() -> io::Result<Stamp>,
-    /// Record argv and output as they are, not sealed.
-    pub clear: bool,
-    /// The caller's standard input.
-    pub stdin: Stdin,
-}
-
-/// The ledger of a run: opened when it is needed first, which is while pid 1 builds the sandbox.
-pub struct Ledger<'a> {
-    store: Option<Store>,
-    open: &'a dyn Fn() -> Result<Store, OpenLedgerError>,
-}
-
-impl<'a> Ledger<'a> {
-    /// A ledger that `open` opens.
-    #[must_use]
-    pub fn to_open(open: &'a dyn Fn() -> Result<Store, OpenLedgerError>) -> Self {
-        Self { store: None, open }
-    }
-
-    /// The open ledger.
-    ///
-    /// # Errors
-    /// It cannot be opened.
-    pub fn store(&mut self) -> Result<&mut Store, OpenLedgerError> {
-        let store = match self.store.take() {
-            Some(store) => store,
-            None => (self.open)()?,
-        };
-        Ok(self.store.insert(store))
-    }
-}
-
-impl std::fmt::Debug for Ledger<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Ledger").field(&self.store).finish()
-    }
-}
-
-/// What happens during a run, for whoever watches.
-#[derive(Debug)]
-pub enum Event<'a> {
-    /// The start record stands; the workload runs.
-    Started {
-        /// The run.
-        run: RunId,
-        /// Its start record.
-        start: Appended,
-        /// What took effect.
-        controls: &'a Controls,
-    },
-    /// Something did not go as intended and cost no control.
-    Remark(&'a str),
-    /// The execution record is on the disk; what follows is not to wait for a reader longer than this.
-    Recorded {
-        /// For [`super::write_until`].
-        until: Option<std::time::Duration>,
-    },
-    /// A stream passed its cap; the rest is counted and hashed, not passed on.
-    Cut(Stream),
-    /// The execution record is on the disk.
-    Ended {
-        /// The run.
-        run: RunId,
-        /// Its start record.
-        start: Appended,
-        /// Its execution record.
-        end: Appended,
-        /// What it says.
-        body: &'a Execution,
-    },
-}
-
-/// Whoever watches a run.
-pub trait Observer {
-    /// Something happened.
-    fn event(&mut self, event: &Event<'_>);
-}
-
-/// A run that is recorded.
-#[derive(Debug)]
-pub struct Finished {
-    /// Its start record.
-    pub start: Appended,
-    /// Its execution record.
-    pub end: Appended,
-    /// What the execution record says.
-    pub body: Execution,
-    /// What was asked and what was in force.
-    pub controls: Controls,
-    /// What the program was, and what stood in its way.
-    pub program: String,
-    /// Why it was refused or could not be launched, for people.
-    pub obstacle: Option<String>,
-    /// The signal by which the operator ended it.
-    pub ended_by: Option<i32>,
-}
-
-/// Why a run could not be recorded, or not begun.
-#[derive(Debug, thiserror::Error, miette::Diagnostic)]
-pub enum RunError {
-    /// No plan.
-    #[error(transparent)]
-    #[diagnostic(transparent)]
-    Compile(#[from] CompileError),
-    /// The ledger cannot be opened.
-    #[error(transparent)]
-    #[diagnostic(transparent)]
-    Ledger(#[from] OpenLedgerError),
-    /// The record cannot be kept.
-    #[error(transparent)]
-    #[diagnostic(transparent)]
-    Record(#[from] RecordError),
-    /// The workload ran, and what came of it is not recorded.
-    #[error(
-        "the workload ran, and its execution record is lost: only record {start} says that it began"
-    )]
-    #[diagnostic(code(runner::run::lost))]
-    Lost {
-        /// Its start record.
-        start: U53,
-        /// Why.
-        #[source]
-        #[diagnostic_source]
-        source: RecordError,
-    },
-    /// The effective policy cannot be written.
-    #[error("cannot write the effective policy")]
-    #[diagnostic(code(runner::run::policy))]
-    Policy(#[from] WriteLineError),
-    /// No random bytes.
-    #[error(transparent)]
-    #[diagnostic(code(runner::run::random))]
-    Random(#[from] PrivateKeyError),
-    /// The ledger's newest host record cannot be read.
-    #[error("cannot read the ledger")]
-    #[diagnostic(code(runner::run::newest_host))]
-    NewestHost(#[from] FileError),
-    /// The host does not tell what it is.
-    #[error(transparent)]
-    #[diagnostic(transparent)]
-    Host(#[from] GatherHostError),
-    /// The runner's own system calls failed.
-    #[error("cannot {attempt}")]
-    #[diagnostic(code(runner::run::system))]
-    System {
-        /// What was attempted.
-        attempt: &'static str,
-        /// The error.
-        source: io::Error,
-    },
-}
-
-fn system(attempt: &'static str) -> impl Fn(io::Error) -> RunError {
-    move |source| RunError::System { attempt, source }
-}
 
 /// Runs a workload and records it.
 ///
@@ -441,180 +270,11 @@ fn announce<'a>(
     Ok((recorder, lock))
 }
 
-/// A requested control that was lost under a strict policy, or a program that cannot run.
-fn stands_in_the_way(plan: &Plan, launch: &Launch, controls: &Controls) -> Option<NoRun> {
-    let is_lost = |gap: &&Unsupported| controls.requested.contains(&gap.control);
-    let lost: Vec<Unsupported> = controls
-        .unsupported
-        .iter()
-        .filter(is_lost)
-        .cloned()
-        .collect();
-    if plan.policy.enforcement.mode == Mode::Strict && !lost.is_empty() {
-        let mut controls = controls.clone();
-        controls.declared.clear();
-        let obstacle = missing(&lost);
-        return Some(NoRun {
-            controls,
-            reason: NotExecuted::Refused,
-            errno: None,
-            obstacle,
-        });
-    }
-    match &launch.effect.program {
-        Program::Unusable {
-            path,
-            reason,
-            errno,
-        } => Some(NoRun {
-            controls: plan.controls_of_nothing(),
-            reason: *reason,
-            errno: *errno,
-            obstacle: path.clone(),
-        }),
-        Program::Found { .. } => None,
-    }
-}
-
 /// Ends a launch that is not to go on, and waits for it.
 pub(crate) fn end(launch: &Launch) {
     // Gone already is as good.
     let _ = crate::sys::process::kill(&launch.init, libc::SIGKILL);
     let _ = crate::sys::process::wait(&launch.init);
-}
-
-fn missing(gaps: &[Unsupported]) -> String {
-    let gaps: Vec<String> = gaps
-        .iter()
-        .map(|gap| format!("{}: {}", gap.control, gap.reason))
-        .collect();
-    gaps.join("; ")
-}
-
-/// What a launch that did not come about means under this policy.
-fn obstacle(plan: &Plan, error: &LaunchError) -> NoRun {
-    let mut controls = plan.controls_of_nothing();
-    let strict = plan.policy.enforcement.mode == Mode::Strict;
-    let reason = match error {
-        LaunchError::Namespaces { errno } => {
-            let word = format!("{} ({errno})", plan::Reason::NO_USER_NAMESPACE);
-            for gap in &mut controls.unsupported {
-                if plan.intended.contains_key(&gap.control) {
-                    gap.reason.clone_from(&word);
-                }
-            }
-            if strict && !plan.requested.is_empty() {
-                NotExecuted::Refused
-            } else {
-                NotExecuted::LaunchFailed
-            }
-        }
-        LaunchError::Mechanism { lost, .. } => {
-            for gap in &mut controls.unsupported {
-                if let Some(why) = lost.get(&gap.control) {
-                    gap.reason = why.to_string();
-                }
-            }
-            if strict
-                && plan
-                    .requested
-                    .iter()
-                    .any(|control| lost.contains_key(control))
-            {
-                NotExecuted::Refused
-            } else {
-                NotExecuted::LaunchFailed
-            }
-        }
-        LaunchError::Refused { control, .. } => {
-            let word = format!("{} (idmap)", plan::Reason::MECHANISM_FAILED);
-            for gap in controls
-                .unsupported
-                .iter_mut()
-                .filter(|gap| gap.control == *control)
-            {
-                gap.reason.clone_from(&word);
-            }
-            NotExecuted::Refused
-        }
-        LaunchError::Interrupted { .. }
-        | LaunchError::Maps(_)
-        | LaunchError::Step { .. }
-        | LaunchError::System { .. } => NotExecuted::LaunchFailed,
-    };
-    NoRun {
-        controls,
-        reason,
-        errno: None,
-        obstacle: chain(error),
-    }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", chain(source)),
-        None => error.to_string(),
-    }
-}
-
-/// Why a workload does not run.
-struct NoRun {
-    controls: Controls,
-    reason: NotExecuted,
-    errno: Option<i32>,
-    obstacle: String,
-}
-
-/// Records a run that did not come about.
-fn not_executed(
-    recorder: &mut Recorder<'_>,
-    plan: &Plan,
-    runtime: &dyn Runtime,
-    no_run: NoRun,
-    now: &dyn Fn() -> Result<Stamp, RunError>,
-) -> Result<Finished, RunError> {
-    let NoRun {
-        controls,
-        reason,
-        errno,
-        obstacle,
-    } = no_run;
-    let start = recorder.start(plan, runtime, None, controls.clone(), &now()?)?;
-    let result = RunResult {
-        duration_us: None,
-        errno,
-        exit_code: None,
-        outcome: Outcome::NotExecuted,
-        reason: Some(reason),
-        signal: None,
-        stderr: None,
-        stdout: None,
-    };
-    let body = Execution {
-        artifacts: None,
-        cleanup: None,
-        observed: None,
-        verdict: Verdict::of(&controls, &result),
-        result,
-        start: start.sequence,
-        unmeasured: None,
-    };
-    let end = recorder.execution(body.clone(), None, None, &now()?)?;
-    let program = plan
-        .job
-        .argv
-        .first()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default();
-    Ok(Finished {
-        start,
-        end,
-        body,
-        controls,
-        program,
-        obstacle: Some(obstacle),
-        ended_by: None,
-    })
 }
 
 fn result(seen: &Seen) -> RunResult {
