@@ -349,7 +349,7 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
     let policy = args.policy().map_err(Failure::Exec)?;
     let runtime = args.runtime().map_err(Failure::Exec)?;
     // What cannot be carried out is said before a ledger is begun.
-    args.job(Vec::new()).map_err(Failure::Exec)?;
+    let job = args.job(Vec::new()).map_err(Failure::Exec)?;
     let mut events = args
         .events
         .as_deref()
@@ -368,13 +368,11 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
             .store()
             .map_err(|error| Failure::Ledger(error.into()))?;
     }
-    let job = args
-        .job(ledgers::evidence(global, true))
-        .map_err(Failure::Exec)?;
     let stdin = Stdin::choose(args.interactive || args.terminal).map_err(Failure::Io)?;
     let now = || crate::host::now(&stamp.clock.boot_id).map_err(io::Error::other);
     let request = Request {
         policy,
+        evidence: &|| ledgers::evidence(global, true),
         job,
         runtime: runtime.as_ref(),
         host: &crate::host::gather,

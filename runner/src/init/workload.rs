@@ -133,9 +133,11 @@ pub(super) fn prepare(
             return Ok(unusable(reason, errno, name.unwrap_or_default()));
         }
     };
-    let sha256 = hash(&path, control);
     let own = own_terminal.as_ref();
-    let waiting = spawn(spec, program, &path, own, control, outcomes)?;
+    let (waiting, report) = spawn(spec, program, &path, own)?;
+    // Meanwhile the process puts itself under what the policy says.
+    let sha256 = hash(&path, control);
+    outcomes.merge(read_report(control, &report)?);
     Ok(Prepared {
         report: ProgramReport::Found { path, sha256 },
         waiting: Some(waiting),
@@ -219,14 +221,13 @@ fn hash(path: &Path, control: &UnixStream) -> Option<String> {
     None
 }
 
+/// Makes the process; what it applied is to be read from the descriptor.
 fn spawn(
     spec: &Spec,
     program: &ProgramSpec,
     path: &Path,
     own_terminal: Option<&OwnTerminal>,
-    control: &UnixStream,
-    outcomes: &mut Outcomes,
-) -> Result<Waiting, Failure> {
+) -> Result<(Waiting, OwnedFd), Failure> {
     let failed = |error: io::Error| Failure::call("make the workload's process", &error);
     let (go_read, go) =
         nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed(errno.into()))?;
@@ -248,9 +249,7 @@ fn spawn(
         }
         Some(pid) => {
             drop((go_read, status_write, report_write));
-            let applied = read_report(control, &report)?;
-            outcomes.merge(applied);
-            Ok(Waiting { pid, go, status })
+            Ok((Waiting { pid, go, status }, report))
         }
     }
 }

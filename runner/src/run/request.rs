@@ -1,6 +1,7 @@
 //! What a run is asked, what is told of it while it goes on, and what it comes to.
 
 use std::io;
+use std::path::PathBuf;
 
 use ledger::bytes::canon::{U53, WriteLineError};
 use ledger::bytes::key::PrivateKeyError;
@@ -22,6 +23,8 @@ use crate::plan::{CompileError, Job, Runtime};
 pub struct Request<'a> {
     /// The policy in force, command line merged in.
     pub policy: Policy,
+    /// Host paths that the workload must not reach; they replace the job's.
+    pub evidence: &'a dyn Fn() -> Vec<PathBuf>,
     /// What is to run.
     pub job: Job,
     /// What isolates.

@@ -37,7 +37,8 @@ pub fn execute(
 ) -> Result<Finished, RunError> {
     let Request {
         policy,
-        job,
+        evidence,
+        mut job,
         runtime,
         host,
         now,
@@ -49,6 +50,7 @@ pub fn execute(
     let (inner, outer) = streams::connect(job.terminal, stdin).map_err(system("make pipes"))?;
     // Pid 1 starts while the plan is made; it waits for the plan.
     let begun = runtime.begin(&policy, &job, inner);
+    job.evidence = evidence();
     let plan = plan::compile(policy, job, runtime)?;
     if plan.is_refused() {
         drop(begun);
