@@ -18,7 +18,6 @@ mod validate;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
@@ -157,9 +156,9 @@ struct Later {
     rest: Vec<OsString>,
 }
 
-/// Parses and runs the command line of this process.
+/// Parses and runs the command line of this process; its exit status.
 #[must_use]
-pub fn main() -> ExitCode {
+pub fn main() -> u8 {
     crate::sys::fault::set(None);
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let read = match read_exec(&arguments) {
@@ -171,9 +170,9 @@ pub fn main() -> ExitCode {
         Err(error) => {
             report::usage(&error);
             match error.kind() {
-                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
-                _ if is_exec(&arguments) => ExitCode::from(FAILED),
-                _ => ExitCode::from(USAGE),
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => 0,
+                _ if is_exec(&arguments) => FAILED,
+                _ => USAGE,
             }
         }
     }
@@ -193,10 +192,10 @@ fn is_exec(arguments: &[OsString]) -> bool {
     named.is_some_and(|name| name == "exec")
 }
 
-fn run(cli: Cli) -> ExitCode {
+fn run(cli: Cli) -> u8 {
     report::set_color(cli.global.color);
     let Cli { global, command } = cli;
-    let code = match command {
+    match command {
         Command::Exec(args) if args.dry_run => plan::run(&global, *args),
         Command::Exec(args) => exec::run(&global, *args),
         Command::Plan(args) => plan::run(&global, *args),
@@ -215,8 +214,7 @@ fn run(cli: Cli) -> ExitCode {
         Command::Bundle(later) => needs("bundle", "bundles", &later),
         Command::Redact(later) => needs("redact", "redaction", &later),
         Command::Service(later) => needs("service", "services", &later),
-    };
-    ExitCode::from(code)
+    }
 }
 
 fn needs(command: &str, what: &str, later: &Later) -> u8 {

@@ -122,7 +122,7 @@ impl<'a> Pacer<'a> {
 /// Returns what could not be seen, for the field `artifacts`; the reason is one of this module's words, where it
 /// concerns a path followed by `: ` and the path or, after a few paths, the number of further ones.
 ///
-/// `pace` is asked before every entry, every 128 KiB that are hashed, and every 1024 names that are read.
+/// `pace` is asked before every entry, every 64 KiB that are hashed, and every 1024 names that are read.
 #[must_use]
 pub fn scan(
     places: &[Place],
@@ -152,7 +152,7 @@ fn scan_with(
     let mut path_bytes = 0u64;
     let mut reader = Reader {
         left: limits.hashed_bytes,
-        buffer: vec![0; 128 << 10],
+        buffer: vec![0; 64 << 10],
         pacer: &pacer,
     };
     let mut ordered: Vec<&Place> = places.iter().collect();

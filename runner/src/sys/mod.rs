@@ -16,6 +16,7 @@ pub mod mount;
 pub mod network;
 pub mod process;
 pub mod pseudo;
+pub mod start;
 pub mod terminal;
 
 use std::io;
