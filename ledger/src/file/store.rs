@@ -301,6 +301,16 @@ impl Store {
         }
         self.locked(|store| {
             store.catch_up(stamp)?;
+            // Whoever took the run for dead closed it: a second end would make the ledger invalid for good.
+            if let Body::Execution(ended) = &body
+                && !store
+                    .state
+                    .open
+                    .iter()
+                    .any(|open| open.sequence == ended.start)
+            {
+                return Err(AppendError::Ended(ended.start));
+            }
             store.write_record(body, opened, stamp, durability)
         })
     }

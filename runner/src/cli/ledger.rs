@@ -14,7 +14,7 @@ use super::{Global, report};
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 pub(super) enum LedgerError {
     /// There is no place for it.
-    #[error("no place for {what}: neither {variable} nor HOME is set")]
+    #[error("no place for {what}: neither {variable} nor HOME is set to an absolute path")]
     #[diagnostic(
         code(runner::ledger::no_home),
         help("set HOME, or give --ledger DIR and --key FILE")

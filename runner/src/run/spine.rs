@@ -78,6 +78,10 @@ pub fn execute(
             announced = Some(allowed.and_then(|announced| announced));
         }
     };
+    // Before anything is put into a folder of the caller's: who has enough of waiting for the ledger leaves nothing there.
+    if plan.tree.binds.iter().any(|bind| plan.tree.protects(bind)) {
+        announce_once();
+    }
     let launched = runtime.launch(&plan, begun, &mut announce_once);
     // A launch that failed early did not come to it.
     announce_once();

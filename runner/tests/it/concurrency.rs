@@ -6,7 +6,7 @@ use std::process::Child;
 use ledger::record::Body;
 
 use crate::kills::{has_one_key, verifies};
-use crate::world::{Ran, World, is_root, ready};
+use crate::world::{Ran, World, is_root, ready, until};
 
 /// Starts all, then waits for all.
 fn all_at_once(world: &World, commands: &[&[&str]]) -> Vec<Ran> {
@@ -162,4 +162,64 @@ fn a_ledger_of_another_user_is_refused_clearly() {
         !user.keys().exists(),
         "a key was made for a ledger that is not there"
     );
+}
+
+/// A program that goes on until its standard input ends.
+const UNTIL_TOLD: &[&str] = &["-q", "exec", "--", "cat"];
+
+#[test]
+fn a_run_that_was_taken_for_dead_is_not_ended_twice() {
+    let world = ready!();
+    all_at_once(&world, &[TRUE]).remove(0).ended(0);
+    let mut command = world.command(UNTIL_TOLD);
+    command.stdin(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    until("the run goes on", || {
+        world.evidence().kinds().ends_with(&["start"])
+    });
+    std::fs::remove_dir_all(world.ledger().join("runs")).unwrap();
+    world.run("-q note x").ended(0);
+    drop(child.stdin.take());
+    let ran = Ran::of(child.wait_with_output().unwrap()).ended(125);
+    let said = &ran.err;
+    assert!(said.contains("took the run for dead"), "{said}");
+    verifies(&world);
+    let kinds = world.evidence().kinds();
+    assert!(
+        kinds.ends_with(&["start", "execution", "note"]),
+        "{kinds:?}"
+    );
+    all_at_once(&world, &[TRUE]).remove(0).ended(0);
+    verifies(&world);
+}
+
+#[test]
+fn who_waits_for_a_ledger_and_has_enough_leaves_nothing_in_the_folder() {
+    let world = ready!();
+    all_at_once(&world, &[TRUE]).remove(0).ended(0);
+    let folder = world.folder("w/.git");
+    let above = folder.parent().unwrap().to_owned();
+    let before = std::fs::read_dir(&above).unwrap().count();
+    let lock = std::fs::File::open(world.ledger().join("lock")).unwrap();
+    lock.lock().unwrap();
+    let flags = format!("-q exec --write {} -- true", above.display());
+    let arguments: Vec<&str> = flags.split(' ').collect();
+    let child = world.command(arguments).spawn().unwrap();
+    // Waiting for the lock it has opened it.
+    let fds = format!("/proc/{}/fd", child.id());
+    until("it waits for the ledger", || {
+        let open = std::fs::read_dir(&fds).into_iter().flatten().flatten();
+        let mut targets = open.filter_map(|fd| std::fs::read_link(fd.path()).ok());
+        targets.any(|target| target == world.ledger().join("lock"))
+    });
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    use std::os::unix::process::ExitStatusExt as _;
+    let ended = child.wait_with_output().unwrap().status;
+    assert_eq!(ended.signal(), Some(libc::SIGINT), "{ended}");
+    assert_eq!(std::fs::read_dir(&above).unwrap().count(), before);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    drop(lock);
+    all_at_once(&world, &[TRUE]).remove(0).ended(0);
+    verifies(&world);
 }

@@ -436,11 +436,11 @@ fn without_a_home_nothing_is_guessed() {
     let before = snapshot(&world.path(""));
     let ledger = format!("--ledger {}", world.path("there").display());
     bare("", &[]).failed(&[
-        "no place for the ledger: neither XDG_STATE_HOME nor HOME is set",
+        "no place for the ledger: neither XDG_STATE_HOME nor HOME is set to an absolute path",
         "set HOME",
     ]);
     bare(&ledger, &[]).failed(&[
-        "no place for keys: neither XDG_DATA_HOME nor HOME is set",
+        "no place for keys: neither XDG_DATA_HOME nor HOME is set to an absolute path",
         "XDG_DATA_HOME",
     ]);
     // What is not absolute counts as not set.

@@ -475,6 +475,22 @@ mod tests {
     }
 
     #[test]
+    fn whoever_may_read_a_file_may_read_what_replaces_it() {
+        let at = tempfile::tempdir().unwrap();
+        let file = at.path().join("file");
+        replace(&file, b"a", Durability::Unsynced).unwrap();
+        assert_eq!(mode(&file), 0o600);
+        let opened = std::fs::Permissions::from_mode(0o644);
+        std::fs::set_permissions(&file, opened).unwrap();
+        for text in ["b", "c", "longer", "longest", "x"] {
+            replace(&file, text.as_bytes(), Durability::Unsynced).unwrap();
+            assert_eq!(mode(&file), 0o644, "{text}");
+        }
+        replace(&file, b"synced", Durability::Synced).unwrap();
+        assert_eq!(mode(&file), 0o644);
+    }
+
+    #[test]
     fn two_files_take_turns_while_the_length_stays() {
         use std::os::unix::fs::MetadataExt as _;
         let at = tempfile::tempdir().unwrap();

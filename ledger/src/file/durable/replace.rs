@@ -1,7 +1,7 @@
 //! Replacing a file's content whole.
 
 use std::fs::File;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::{
@@ -45,6 +45,7 @@ pub(in crate::file) fn replace(
     // A copy by hard link keeps what it has.
     remove(&temporary)?;
     let file = create_empty(&temporary)?;
+    keep_mode(path, &file, &temporary)?;
     if durability == Durability::Unsynced {
         reserve(&file, bytes.len() as u64);
     }
@@ -74,8 +75,22 @@ fn take_turns(path: &Path, earlier: &Path, bytes: &[u8]) -> Result<bool, FileErr
     if facts.len() != bytes.len() as u64 || bytes.len() > BLOCK || facts.nlink() != 1 {
         return Ok(false);
     }
+    keep_mode(path, &file, earlier)?;
     write_at(&file, earlier, bytes, 0)?;
     exchange(earlier, path)
+}
+
+/// Whoever was let in to read what has the name is let in to read what gets it.
+fn keep_mode(path: &Path, file: &File, at: &Path) -> Result<(), FileError> {
+    let Some(now) = inspect_name(path)?.filter(|facts| facts.is_file()) else {
+        return Ok(());
+    };
+    let (now, own) = (now.permissions(), inspect(file, at)?.permissions());
+    if now.mode() & 0o777 == own.mode() & 0o777 {
+        return Ok(());
+    }
+    let mode = std::fs::Permissions::from_mode(now.mode() & 0o777);
+    attempt(Operation::Create, at, || file.set_permissions(mode.clone()))
 }
 
 /// Swaps the names of two files; `false` where one is missing or no file, or the file system cannot.

@@ -91,6 +91,17 @@ pub enum AppendError {
     #[error("the record would not verify: {0}")]
     #[diagnostic(code(ledger::append::would_not_verify))]
     WouldNotVerify(String),
+    /// The start record has its end already.
+    #[error(
+        "record {0} names no run that is still open: another command took the run for dead and closed it"
+    )]
+    #[diagnostic(
+        code(ledger::append::ended),
+        help(
+            "a run is known to be alive by its file in the ledger's folder `runs`: leave that alone while runs go on"
+        )
+    )]
+    Ended(U53),
     /// Sequence numbers are used up.
     #[error("the ledger holds as many records as there are numbers")]
     #[diagnostic(code(ledger::append::full))]
@@ -288,7 +299,18 @@ impl Store {
 
     /// Renews what follows from a durable record; the record is kept whatever comes of it.
     fn renew_or_say(&mut self, durability: durable::Durability) {
-        if let Err(error) = self.renew(durability) {
+        let renewed = self.renew(durability);
+        self.say(renewed);
+    }
+
+    /// Makes the caches anew, or says that it could not.
+    pub(super) fn renew_caches_or_say(&mut self) {
+        let renewed = self.renew_caches();
+        self.say(renewed);
+    }
+
+    fn say(&mut self, renewed: Result<(), RenewError>) {
+        if let Err(error) = renewed {
             let source = &error.source;
             let why = match source.source() {
                 Some(cause) => format!("{error}: {source}: {cause}"),

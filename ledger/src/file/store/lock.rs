@@ -102,7 +102,8 @@ impl RunLock {
     pub(super) fn take(layout: &Layout, run: RunId) -> Result<Self, FileError> {
         durable::create_folders(&layout.runs())?;
         let (path, spare) = (layout.run_lock(&run), layout.spare_lock());
-        let reused = if durable::rename_new(&spare, &path)? {
+        let is_file = durable::inspect_name(&spare)?.is_some_and(|facts| facts.is_file());
+        let reused = if is_file && durable::rename_new(&spare, &path)? {
             durable::make_way(&path)?;
             durable::open_to_write(&path)?
         } else {

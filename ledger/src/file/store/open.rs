@@ -160,7 +160,8 @@ impl Store {
         };
         store.repair(found.ending, accepted.as_ref(), stamp)?;
         if rebuilt {
-            store.renew_caches()?;
+            // Without them the next opening reads all records again; this one goes on.
+            store.renew_caches_or_say();
         }
         let own = found.heads.lines.iter().find(|line| line.ledger == ledger);
         if let Some(moved) = own.filter(|line| line.path != store.folder.path)

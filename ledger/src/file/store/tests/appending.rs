@@ -148,6 +148,32 @@ fn a_ledger_is_not_closed_while_a_run_is_alive() {
 }
 
 #[test]
+fn a_run_that_somebody_closed_gets_no_second_end() {
+    let place = Place::new();
+    let mut store = place.open();
+    let alive = store.begin_run(run_id()).unwrap();
+    let sequence = begin(&mut store, alive.run());
+    // Whoever removes what says that it lives has it taken for dead.
+    std::fs::remove_dir_all(place.dir().join("runs")).unwrap();
+    place.open().ready(&stamp()).unwrap();
+    let second = store.append(execution(sequence), None, &stamp(), Durability::Durable);
+    assert!(matches!(second, Err(AppendError::Ended(start)) if start == sequence));
+    // Nothing was written, and the ledger goes on.
+    let other = U53::from(77);
+    let none = store.append(execution(other), None, &stamp(), Durability::Durable);
+    assert!(matches!(none, Err(AppendError::Ended(start)) if start == other));
+    store
+        .append(note("x"), None, &stamp(), Durability::Durable)
+        .unwrap();
+    let kinds: Vec<_> = place
+        .walk_covered()
+        .iter()
+        .map(|record| record.body.kind())
+        .collect();
+    assert_eq!(kinds, ["genesis", "start", "execution", "note"]);
+}
+
+#[test]
 fn a_run_whose_runner_died_is_closed_as_interrupted() {
     let place = Place::new();
     let mut store = place.open();
