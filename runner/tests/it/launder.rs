@@ -173,7 +173,25 @@ fn a_whole_copy_goes_on_wherever_it_is() {
     scene.world.run(&format!("{there} note moved")).ended(0);
     scene.exec("").ended(0);
     assert_eq!(scene.world.evidence().kinds().first(), Some(&"genesis"));
-    // Two copies cannot be written in turns.
+    // A copy is not written to while the original is there: that would make two histories of one.
+    scene.restore();
+    scene.world.run("note here").ended(0);
+    fs::remove_dir_all(&moved).unwrap();
+    copy(&scene.ledger(), &moved);
+    let before = files(&moved);
+    for command in ["note there", "exec -- true", "note --accept-rollback there"] {
+        let ran = scene.world.run(&format!("{there} {command}")).ended(125);
+        let text = unwrapped(&ran.err);
+        assert!(text.contains("isacopyoftheledgerin"), "{}", ran.err);
+        assert!(
+            text.contains(&*scene.ledger().to_string_lossy()),
+            "{}",
+            ran.err
+        );
+        assert_eq!(files(&moved), before, "{command}");
+    }
+    scene.world.run("note here").ended(0);
+    // Nor are two copies in turns.
     scene.restore();
     copy(&scene.kept(2), &moved);
     scene.world.run("note here").ended(0);

@@ -47,6 +47,24 @@ pub enum OpenLedgerError {
         /// Its owner.
         owner: u32,
     },
+    /// The ledger that this folder holds is written to in another one.
+    #[error(
+        "{} is a copy of the ledger in {}, which is still there: writing to both would make two histories of one",
+        dir.display(),
+        original.display()
+    )]
+    #[diagnostic(
+        code(ledger::open::copy),
+        help(
+            "go on in the other folder; to go on in this one, move that one away first; for a ledger of its own, begin another"
+        )
+    )]
+    Copy {
+        /// The folder.
+        dir: PathBuf,
+        /// The one that is known.
+        original: PathBuf,
+    },
     /// A folder with something else in it.
     #[error("{} is no ledger: it has no records, and holds {}", dir.display(), foreign.join(", "))]
     #[diagnostic(

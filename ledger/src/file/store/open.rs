@@ -12,7 +12,7 @@ use super::recover::worst;
 use super::state::State;
 use super::tail::{self, Ending};
 use super::{Folder, Notice, Store};
-use crate::bytes::canon::escape_bytes;
+use crate::bytes::canon::{MAX_LINE_BYTES, escape_bytes};
 use crate::bytes::hash::Hash;
 use crate::bytes::key::{KeyId, LocalKey, Signer as _};
 use crate::bytes::time::Stamp;
@@ -143,6 +143,11 @@ impl Store {
             let difference = Box::new(difference.clone());
             return Err(OpenLedgerError::Differs { difference, damage });
         }
+        let own = found.heads.lines.iter().find(|line| line.ledger == *ledger);
+        if let Some(original) = own.and_then(|line| original(line, &folder, &layout)) {
+            let dir = layout.root().to_owned();
+            return Err(OpenLedgerError::Copy { dir, original });
+        }
         let key = key_for(options, active_id, active.custody, layout.root())?;
         let (ledger, origin) = (*ledger, origin.clone());
         let mut store = Self {
@@ -178,6 +183,28 @@ impl Store {
         store.cover_close()?;
         Ok(store)
     }
+}
+
+/// The folder that `.heads` knows this ledger in, when it is another one and still holds the ledger: whoever wrote to both
+/// would sign two histories. What cannot be looked at is not there.
+fn original(known: &heads::Line, folder: &Folder, layout: &Layout) -> Option<PathBuf> {
+    use std::os::unix::fs::MetadataExt as _;
+    // Escaped paths are not read back.
+    let elsewhere = known.path != folder.path && !known.path.contains('\\');
+    let there = elsewhere.then(|| PathBuf::from(&known.path))?;
+    let facts = durable::inspect_path(&there).ok().flatten()?;
+    let found = (facts.dev(), facts.ino());
+    if found != (known.device, known.inode) || found == (folder.device, folder.inode) {
+        return None;
+    }
+    let first = |layout: &Layout| {
+        let path = layout.segment(0);
+        let file = durable::open_to_read(&path).ok().flatten()?;
+        let (mut reader, mut line) = (std::io::BufReader::new(file), Vec::new());
+        durable::read_line(&mut reader, &path, &mut line, MAX_LINE_BYTES + 1).ok()?;
+        Some(line)
+    };
+    (first(&Layout::new(there.clone()))? == first(layout)?).then_some(there)
 }
 
 /// Before anything is made or locked: a folder that holds something else is left alone.
