@@ -4,7 +4,7 @@
 //! cargo run --release -p ledger --example make_ledger -- DIR RECORDS [SEED [RUNS BETWEEN ROTATIONS]]
 //! ```
 //!
-//! The ledger is in `DIR/ledger`, its key in `DIR/keys`. It has no caches: whoever opens it to append reads it
+//! It has at least RECORDS records: one more where a run would lack its end. The ledger is in `DIR/ledger`, its key in `DIR/keys`. It has no caches: whoever opens it to append reads it
 //! once and makes them.
 
 #[path = "../benches/hot/made.rs"]
@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use made::Shape;
 
-const USAGE: &str = "usage: make_ledger DIR RECORDS [SEED [RUNS BETWEEN ROTATIONS]]";
+const USAGE: &str = "usage: make_ledger DIR RECORDS [SEED [RUNS BETWEEN ROTATIONS]]; makes at least RECORDS records, one more where a run would lack its end";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

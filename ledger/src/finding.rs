@@ -105,7 +105,7 @@ codes! {
     RecordVersionUnknown "record-version-unknown" Unproven "A record's version needs a newer verify.",
     TornTail "torn-tail" Unproven "The last line is not whole, as after a crash.",
     BlobMissing "blob-missing" Unproven "A blob that a record refers to is not there.",
-    CheckpointRequired "checkpoint-required" Unproven "The head is not covered by a checkpoint, and one was required.",
+    CheckpointRequired "checkpoint-required" Unproven "The head is not covered by a checkpoint from outside, and one was required.",
     RunUnfinished "run-unfinished" Unproven "A run has a start and no end.",
     LimitExceeded "limit-exceeded" Disagreement "An observed figure is above the limit that was declared.",
     ControlMissingUnderStrict "control-missing-under-strict" Disagreement "A run went on although its strict policy requested a control that was not declared.",

@@ -20,8 +20,9 @@ use crate::plan::{Input, Job, Reason, Runtime, Secret};
 use crate::run::{Event, Finished, Ledger, Observer, Request, Stdin, execute};
 
 /// Exit statuses, for `exec --help`.
-const STATUSES: &str = "Exit status: the workload's own; 124 deadline; 125 the runner failed or the record cannot be kept; \
-126 refused, a requested control is not available; 127 program not found or not executable; 128+n signal n. \
+const STATUSES: &str = "Exit status: the workload's own; 124 deadline; 125 the runner failed, pid 1 of the sandbox was killed, or the \
+record cannot be kept; 126 refused, a requested control is not available; 127 program not found or not executable; 128+n the \
+workload ended by signal n, or the operator ended the run by a second INT or TERM, n being that one. \
 --events tells them apart where a workload uses these numbers itself.";
 
 /// What `exec` and `plan` take.
@@ -65,7 +66,7 @@ pub(super) struct ExecArgs {
     /// refuses without --best-effort
     #[arg(long)]
     as_root: bool,
-    /// Go on with a ledger that lost records; a record says so
+    /// Go on with a ledger that lost records; a record says so, and verify gives 10 from then on
     #[arg(long)]
     accept_rollback: bool,
     /// Set a variable, or pass the caller's on

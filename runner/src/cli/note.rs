@@ -11,7 +11,7 @@ use super::{FAILED, Global, USAGE, ledger as ledgers, report};
 pub(super) struct NoteArgs {
     /// The remark
     text: String,
-    /// Go on with a ledger that lost records; a record says so
+    /// Go on with a ledger that lost records; a record says so, and verify gives 10 from then on
     #[arg(long)]
     accept_rollback: bool,
 }

@@ -10,10 +10,10 @@ use std::thread;
 use clap::{Parser, Subcommand, ValueEnum};
 
 /// Checks a containment ledger: form, signatures, chain, checkpoints, and whether what was declared and
-/// what was measured agree. Offline, and without trusting the program that wrote it.
+/// what happened agree. Offline, and without trusting the program that wrote it.
 ///
 /// Exit codes: 0 verified; 1 internal error; 2 usage, or not a ledger; 10 evidence invalid; 11 cannot be
-/// proven; 12 evidence valid, declared and effective disagree; 13 no records.
+/// proven; 12 evidence valid, what was declared and what happened disagree; 13 no records.
 #[derive(Debug, Parser)]
 #[command(
     name = "verify",
