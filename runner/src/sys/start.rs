@@ -20,3 +20,21 @@ pub fn start() {
     // SAFETY: SIG_IGN is no function of ours; no other thread runs yet.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
+
+/// Makes a function the first one of a program, in the place of Rust's own start. (Other C libraries than GNU's do not hand
+/// arguments to a program without that.)
+#[macro_export]
+macro_rules! entry {
+    ($run:path) => {
+        /// Called by the C library.
+        #[allow(
+            unsafe_code,
+            reason = "the name is the C library's, and there is no other function of this name"
+        )]
+        #[unsafe(no_mangle)]
+        extern "C" fn main() -> std::ffi::c_int {
+            $crate::sys::start::start();
+            $run()
+        }
+    };
+}
