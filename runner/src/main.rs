@@ -1,5 +1,5 @@
 //! `runner`: see the library.
-#![cfg_attr(all(target_os = "linux", target_env = "gnu"), no_main)]
+#![cfg_attr(all(not(test), target_os = "linux", target_env = "gnu"), no_main)]
 
 fn run() -> ! {
     if runner::init::is_requested() {
@@ -8,10 +8,10 @@ fn run() -> ! {
     std::process::exit(i32::from(runner::cli::main()))
 }
 
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[cfg(all(not(test), target_os = "linux", target_env = "gnu"))]
 runner::entry!(run);
 
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+#[cfg(any(test, not(all(target_os = "linux", target_env = "gnu"))))]
 fn main() {
     run()
 }
