@@ -114,7 +114,7 @@ impl Source {
 
     /// The lines of a stream; `name` stands in the places of findings.
     #[must_use]
-    pub fn from_reader(name: &str, reader: Box<dyn Read>) -> Self {
+    pub fn from_reader(name: &str, reader: Box<dyn Read + Send>) -> Self {
         Self {
             lines: Lines::of_stream(name, reader),
             checkpoint: None,

@@ -16,13 +16,13 @@
 mod checkpoints;
 mod findings;
 mod openings;
-mod pool;
 mod read;
 mod recoveries;
+mod turns;
 
 use std::num::NonZeroUsize;
 use std::ops::Deref;
-use std::thread;
+use std::sync::{Mutex, PoisonError};
 
 pub use checkpoints::{Assured, CompleteBy, Completeness, Given};
 pub use findings::{Findings, KEPT_PER_CODE};
@@ -36,7 +36,6 @@ use crate::proof::tree::Frontier;
 use crate::record::{Body, Content, LineProblem, Opening, ParsedLine, Record};
 use checkpoints::Checkpoints;
 use openings::{Openings, Pending};
-use pool::Pool;
 use read::{Batch, BatchSize, Read, gather};
 use recoveries::Recoveries;
 
@@ -75,8 +74,8 @@ impl Shown<'_> {
     }
 }
 
-/// Sees the records of a walk in their order.
-pub trait Visitor {
+/// Sees the records of a walk in their order, one at a time, though not always from the same thread.
+pub trait Visitor: Send {
     /// A record that verified.
     ///
     /// # Errors
@@ -229,23 +228,21 @@ impl Walk<'_> {
         first: Vec<read::Given>,
         lines: &mut Lines,
     ) -> Result<(), ReadError> {
-        thread::scope(|scope| {
-            let mut pool = Pool::start(scope, threads, Batch::read);
-            let mut given = first;
-            loop {
-                while !given.is_empty() && pool.has_room() {
-                    let key = self.key();
-                    pool.give(Batch { given, key });
-                    given = gather(lines, size);
-                }
-                let Some(batch) = pool.take() else {
-                    return Ok(());
-                };
-                for read in batch {
-                    self.take(read)?;
-                }
+        let key = Mutex::new(self.key());
+        let mut first = Some(first);
+        let next = || {
+            let given = first.take().unwrap_or_else(|| gather(lines, size));
+            let key = *key.lock().unwrap_or_else(PoisonError::into_inner);
+            (!given.is_empty()).then_some(Batch { given, key })
+        };
+        let take = |batch: Vec<Read>| {
+            for read in batch {
+                self.take(read)?;
             }
-        })
+            *key.lock().unwrap_or_else(PoisonError::into_inner) = self.key();
+            Ok(())
+        };
+        turns::in_order(threads, next, Batch::read, take)
     }
 
     /// Takes what comes next in the source.

@@ -102,7 +102,7 @@ impl std::fmt::Debug for Lines {
 
 /// The file that is being read.
 struct Current {
-    reader: BufReader<Box<dyn Read>>,
+    reader: BufReader<Box<dyn Read + Send>>,
     file: Arc<str>,
     path: PathBuf,
     lines: u64,
@@ -119,7 +119,7 @@ impl Lines {
         }
     }
 
-    pub(in crate::file) fn of_stream(name: &str, reader: Box<dyn Read>) -> Self {
+    pub(in crate::file) fn of_stream(name: &str, reader: Box<dyn Read + Send>) -> Self {
         let current = Current::new(reader, name.into(), PathBuf::from(name), true);
         Self {
             input: Input::Nothing,
@@ -201,7 +201,7 @@ impl Lines {
 }
 
 impl Current {
-    fn new(reader: Box<dyn Read>, file: Arc<str>, path: PathBuf, last: bool) -> Self {
+    fn new(reader: Box<dyn Read + Send>, file: Arc<str>, path: PathBuf, last: bool) -> Self {
         Self {
             reader: BufReader::with_capacity(MAX_LINE_BYTES + 1, reader),
             file,
