@@ -347,8 +347,9 @@ const BEFORE_END: Duration = Duration::from_millis(500);
 
 fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
     report::wait_within(BEFORE_END);
-    let policy = args.policy().map_err(Failure::Exec)?;
     let runtime = args.runtime().map_err(Failure::Exec)?;
+    runtime.get_ready();
+    let policy = args.policy().map_err(Failure::Exec)?;
     // What cannot be carried out is said before a ledger is begun.
     let job = args.job(Vec::new()).map_err(Failure::Exec)?;
     let mut events = args

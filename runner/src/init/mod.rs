@@ -18,7 +18,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::mechanism::{Failure, Outcomes, identity, protect, root};
-use crate::sys::{descriptor, fault, network, process, terminal};
+use crate::sys::{descriptor, fault, network, process, starter, terminal};
 use wire::{FromInit, Report, Spec, ToInit, TreeReport};
 
 /// Exit status of a pid 1 that could not do its work; the runner has the reason from the report.
@@ -34,12 +34,14 @@ pub fn is_requested() -> bool {
 
 /// Is pid 1 until the end.
 pub fn run() -> ! {
-    let status = match descriptor::take_planted(wire::CONTROL) {
-        Ok(control) => serve(&UnixStream::from(control)),
-        Err(_) => {
-            eprintln!("containment-init is started by runner, not by hand");
-            FAILED
-        }
+    let Ok(control) = descriptor::take_planted(wire::CONTROL) else {
+        eprintln!("containment-init is started by runner, not by hand");
+        process::exit_now(FAILED)
+    };
+    // It may have been started before there is a sandbox: then it returns in the process that was made for one.
+    let status = match starter::serve(UnixStream::from(control)) {
+        Ok(control) => serve(&control),
+        Err(_) => FAILED,
     };
     process::exit_now(status)
 }

@@ -2,9 +2,9 @@
 //!
 //! seccompiler writes the rules that look at arguments; it would kill on a foreign architecture and does not look at
 //! x32, so its three opening instructions are replaced by a head of our own: another architecture, or a number of
-//! 0x4000_0000 and above (x32), gives EPERM. A list of names is matched by one comparison each, where seccompiler takes
-//! five instructions: the kernel checks and translates every one of them in each run. Denied calls give EPERM and the
-//! workload lives to tell.
+//! 0x4000_0000 and above (x32), gives EPERM. Numbers are found by a binary search of our own, also before seccompiler's rules,
+//! which are a chain: the kernel walks, checks and translates every filter in each run. Denied calls give EPERM and
+//! the workload lives to tell.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,6 +31,7 @@ const ARCH_OFFSET: u32 = 4; // seccomp_data.arch
 const RETURN_ERRNO: u32 = 0x0005_0000; // SECCOMP_RET_ERRNO
 const RETURN_ALLOW: u32 = 0x7fff_0000; // SECCOMP_RET_ALLOW
 const RETURN_EPERM: u32 = RETURN_ERRNO | libc::EPERM as u32;
+const RETURN_ENOSYS: u32 = RETURN_ERRNO | libc::ENOSYS as u32;
 
 /// An architecture that filters are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,12 +124,57 @@ const HELD_FAMILIES: [libc::c_int; 4] = [
 /// - no socket of a family that network namespaces do not hold, where the network is restricted;
 /// - no resource limit of pid 1 is changed.
 ///
+/// There are two: filters are read back by their number, and a policy's filter is one.
+///
 /// # Errors
 /// seccompiler refuses.
 pub fn base(
     architecture: Architecture,
     network_is_own: bool,
 ) -> Result<Vec<Vec<Instruction>>, CompileFilterError> {
+    let rules = base_rules(architecture, network_is_own)?;
+    let mut leaves: BTreeMap<u32, Leaf> = BTreeMap::new();
+    for number in rules.keys() {
+        leaves.extend(u32::try_from(*number).map(|number| (number, Leaf::On)));
+    }
+    let mut program = head(architecture);
+    program.extend(by_number(&leaves, Leaf::Return(RETURN_ALLOW)));
+    program.extend(seccompiler_body(rules, architecture)?);
+    // A program that meets ENOSYS uses openat, which can be judged.
+    let absent = architecture
+        .number("openat2")
+        .and_then(|number| u32::try_from(number).ok());
+    let absent = absent.map(|number| (number, Leaf::Return(RETURN_ENOSYS)));
+    let mut second = head(architecture);
+    second.extend(by_number(
+        &absent.into_iter().collect(),
+        Leaf::Return(RETURN_ALLOW),
+    ));
+    Ok(vec![program, second])
+}
+
+/// seccompiler's instructions for these rules, without its three opening ones: the number is loaded.
+fn seccompiler_body(
+    rules: BTreeMap<i64, Vec<SeccompRule>>,
+    architecture: Architecture,
+) -> Result<Vec<Instruction>, CompileFilterError> {
+    let action = SeccompAction::Errno(libc::EPERM as u32);
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, architecture.target())?;
+    let body: seccompiler::BpfProgram = filter.try_into()?;
+    let body = body.into_iter().skip(3).map(|i| Instruction {
+        code: i.code,
+        jt: i.jt,
+        jf: i.jf,
+        k: i.k,
+    });
+    Ok(body.collect())
+}
+
+/// Calls that [`base`] denies by their arguments, or altogether where there are no conditions.
+fn base_rules(
+    architecture: Architecture,
+    network_is_own: bool,
+) -> Result<BTreeMap<i64, Vec<SeccompRule>>, CompileFilterError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     let has_bit = |argument: u8, bit: u64| {
         SeccompCondition::new(
@@ -190,34 +236,7 @@ pub fn base(
     for name in ["io_uring_setup", "io_uring_enter", "io_uring_register"] {
         rules.extend(architecture.number(name).map(|number| (number, Vec::new())));
     }
-    let denied = assemble(rules, libc::EPERM, architecture)?;
-    // A program that meets ENOSYS uses openat, which can be judged.
-    let absent = architecture
-        .number("openat2")
-        .map(|number| (number, Vec::new()));
-    let absent = assemble(absent.into_iter().collect(), libc::ENOSYS, architecture)?;
-    Ok(vec![denied, absent])
-}
-
-fn assemble(
-    rules: BTreeMap<i64, Vec<SeccompRule>>,
-    errno: libc::c_int,
-    architecture: Architecture,
-) -> Result<Vec<Instruction>, CompileFilterError> {
-    let action = SeccompAction::Errno(errno as u32);
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, architecture.target())?;
-    let body: seccompiler::BpfProgram = filter.try_into()?;
-    Ok(with_own_head(body, architecture))
-}
-
-fn with_own_head(body: seccompiler::BpfProgram, architecture: Architecture) -> Vec<Instruction> {
-    let body = body.into_iter().skip(3).map(|i| Instruction {
-        code: i.code,
-        jt: i.jt,
-        jf: i.jf,
-        k: i.k,
-    });
-    head(architecture).into_iter().chain(body).collect()
+    Ok(rules)
 }
 
 /// Compiles a filter. A name that another architecture has and this one has not is left out: there is no such
@@ -248,27 +267,106 @@ pub fn compile(
     if numbers.is_empty() {
         return Err(CompileFilterError::Empty);
     }
+    let leaves = numbers
+        .into_iter()
+        .map(|number| (number, Leaf::Return(on_match)));
     let mut program = head(architecture);
-    program.extend(by_number(&numbers, on_match, otherwise));
+    program.extend(by_number(&leaves.collect(), Leaf::Return(otherwise)));
     Ok(program)
 }
 
-/// Compares the number, which is loaded, with each of these. A jump goes 255 instructions far at most.
-fn by_number(numbers: &BTreeSet<u32>, on_match: u32, otherwise: u32) -> Vec<Instruction> {
-    let op = |code, jt, jf, k| Instruction { code, jt, jf, k };
-    let numbers: Vec<u32> = numbers.iter().copied().collect();
-    let mut body = Vec::new();
-    for chunk in numbers.chunks(usize::from(u8::MAX)) {
-        // To the return, which stands behind the jump over it.
-        for (number, distance) in chunk.iter().zip((1..=chunk.len()).rev()) {
-            let distance = u8::try_from(distance).unwrap_or(u8::MAX);
-            body.push(op(JUMP_EQUAL, distance, 0, *number));
+/// Where a search by number ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaf {
+    /// With this answer.
+    Return(u32),
+    /// At what stands behind the search.
+    On,
+}
+
+/// A binary search for the number, which is loaded, among these; all others come to `otherwise`. A chain of comparisons
+/// would be longer to run, and much longer to install: the kernel walks the filter once for each system call there is
+/// (seccomp_cache_prepare, kernel/seccomp.c).
+fn by_number(leaves: &BTreeMap<u32, Leaf>, otherwise: Leaf) -> Vec<Instruction> {
+    // Where a stretch of numbers with the same end begins.
+    let mut stretches = vec![(0, otherwise)];
+    let mut next = 0;
+    let mut begin = |from: u32, leaf: Leaf| match stretches.last_mut() {
+        Some((_, last)) if *last == leaf => {}
+        Some((at, last)) if *at == from => *last = leaf,
+        _ => stretches.push((from, leaf)),
+    };
+    for (number, leaf) in leaves {
+        if *number > next {
+            begin(next, otherwise);
         }
-        body.push(op(JUMP, 0, 0, 1));
-        body.push(op(RETURN, 0, 0, on_match));
+        begin(*number, *leaf);
+        next = number.saturating_add(1);
     }
-    body.push(op(RETURN, 0, 0, otherwise));
-    body
+    begin(next, otherwise);
+    let mut program = Vec::new();
+    search(&stretches, &mut program);
+    let length = program.len();
+    let on = |(at, step): (usize, Step)| match step {
+        Step::Do(instruction) => instruction,
+        Step::On => jump(length - at - 1),
+    };
+    program.into_iter().enumerate().map(on).collect()
+}
+
+/// An instruction, or a jump to the end of the search, which is not known yet.
+enum Step {
+    Do(Instruction),
+    On,
+}
+
+fn search(stretches: &[(u32, Leaf)], into: &mut Vec<Step>) {
+    let (below, from) = stretches.split_at(stretches.len() / 2);
+    match (below, from) {
+        (_, []) => {}
+        ([], [(_, leaf), ..]) => into.push(match leaf {
+            Leaf::Return(value) => Step::Do(give(*value)),
+            Leaf::On => Step::On,
+        }),
+        (_, [(number, _), ..]) => {
+            let mut left = Vec::new();
+            search(below, &mut left);
+            let over = |jt, jf| Instruction {
+                code: JUMP_AT_LEAST,
+                jt,
+                jf,
+                k: *number,
+            };
+            match u8::try_from(left.len()) {
+                Ok(distance) => into.push(Step::Do(over(distance, 0))),
+                // A conditional jump goes 255 instructions far at most.
+                Err(_) => {
+                    into.push(Step::Do(over(0, 1)));
+                    into.push(Step::Do(jump(left.len())));
+                }
+            }
+            into.extend(left);
+            search(from, into);
+        }
+    }
+}
+
+fn jump(distance: usize) -> Instruction {
+    Instruction {
+        code: JUMP,
+        jt: 0,
+        jf: 0,
+        k: u32::try_from(distance).unwrap_or(u32::MAX),
+    }
+}
+
+const fn give(value: u32) -> Instruction {
+    Instruction {
+        code: RETURN,
+        jt: 0,
+        jf: 0,
+        k: value,
+    }
 }
 
 fn head(architecture: Architecture) -> Vec<Instruction> {
@@ -284,219 +382,4 @@ fn head(architecture: Architecture) -> Vec<Instruction> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ALLOW: u32 = RETURN_ALLOW;
-    const ARCH_I386: u32 = 0x4000_0003;
-
-    /// A classic BPF interpreter of the instructions that filters are made of.
-    fn run(program: &[Instruction], arch: u32, number: u32) -> u32 {
-        run_with(program, arch, number, [0; 6])
-    }
-
-    fn run_with(program: &[Instruction], arch: u32, number: u32, arguments: [u64; 6]) -> u32 {
-        let (mut at, mut accumulator) = (0usize, 0u32);
-        for _ in 0..10_000 {
-            let i = program[at];
-            at += 1;
-            let jump = |taken: bool| usize::from(if taken { i.jt } else { i.jf });
-            match i.code {
-                LOAD_WORD => {
-                    accumulator = match i.k {
-                        NUMBER_OFFSET => number,
-                        ARCH_OFFSET => arch,
-                        // seccomp_data.args, little-endian: low word first.
-                        k if (16..64).contains(&k) => {
-                            let argument = arguments[(k as usize - 16) / 8];
-                            (if k % 8 == 0 { argument } else { argument >> 32 }) as u32
-                        }
-                        k => panic!("load {k}"),
-                    }
-                }
-                0x54 => accumulator &= i.k,
-                JUMP_EQUAL => at += jump(accumulator == i.k),
-                JUMP_AT_LEAST => at += jump(accumulator >= i.k),
-                JUMP => at += i.k as usize,
-                RETURN => return i.k,
-                code => panic!("instruction {code:#x}"),
-            }
-        }
-        panic!("no return")
-    }
-
-    fn names(list: &[&str]) -> Vec<String> {
-        list.iter().map(|name| (*name).to_owned()).collect()
-    }
-
-    #[test]
-    fn denied_calls_fail_and_others_pass_on_both_architectures() {
-        let denied = names(&["getcpu", "ptrace", "mount", "open"]);
-        for architecture in [Architecture::X86_64, Architecture::Aarch64] {
-            let program = compile(&Calls::Deny(&denied), architecture).unwrap();
-            let judge = |name: &str| {
-                run(
-                    &program,
-                    architecture.audit(),
-                    architecture.number(name).unwrap() as u32,
-                )
-            };
-            assert_eq!(judge("getcpu"), RETURN_EPERM);
-            assert_eq!(judge("ptrace"), RETURN_EPERM);
-            assert_eq!(judge("read"), ALLOW);
-            assert_eq!(judge("execve"), ALLOW);
-        }
-        assert_eq!(Architecture::Aarch64.number("open"), None);
-    }
-
-    #[test]
-    fn lists_of_any_length_say_what_seccompiler_says() {
-        let all: Vec<u32> = (0..900).filter(|number| number % 7 != 3).collect();
-        for length in [1, 2, 254, 255, 256, 511, all.len()] {
-            let numbers: BTreeSet<u32> = all.iter().copied().take(length).collect();
-            let program = by_number(&numbers, RETURN_EPERM, RETURN_ALLOW);
-            let program = [head(Architecture::X86_64), program].concat();
-            let rules = numbers
-                .iter()
-                .map(|number| (i64::from(*number), Vec::new()));
-            let theirs = assemble(rules.collect(), libc::EPERM, Architecture::X86_64).unwrap();
-            for number in 0..1000 {
-                let ours = run(&program, AUDIT_ARCH_X86_64, number);
-                assert_eq!(ours, run(&theirs, AUDIT_ARCH_X86_64, number), "{number}");
-            }
-            assert_eq!(run(&program, ARCH_I386, 1), RETURN_EPERM);
-            assert!(program.len() < theirs.len());
-        }
-    }
-
-    #[test]
-    fn allowed_calls_pass_and_others_fail() {
-        let allowed = names(&["read", "write", "exit_group"]);
-        let program = compile(&Calls::Allow(&allowed), Architecture::X86_64).unwrap();
-        let judge = |name: &str| {
-            run(
-                &program,
-                AUDIT_ARCH_X86_64,
-                Architecture::X86_64.number(name).unwrap() as u32,
-            )
-        };
-        assert_eq!(judge("read"), ALLOW);
-        assert_eq!(judge("socket"), RETURN_EPERM);
-    }
-
-    #[test]
-    fn x32_and_i386_calls_fail_whatever_their_number() {
-        let denied = names(&["getcpu"]);
-        let program = compile(&Calls::Deny(&denied), Architecture::X86_64).unwrap();
-        assert_eq!(run(&program, AUDIT_ARCH_X86_64, X32_BIT), RETURN_EPERM);
-        assert_eq!(
-            run(&program, AUDIT_ARCH_X86_64, X32_BIT | 309),
-            RETURN_EPERM
-        );
-        assert_eq!(run(&program, AUDIT_ARCH_X86_64, u32::MAX), RETURN_EPERM);
-        for number in [0, 3, 20, 318] {
-            assert_eq!(run(&program, ARCH_I386, number), RETURN_EPERM);
-        }
-        let program = compile(&Calls::Deny(&denied), Architecture::Aarch64).unwrap();
-        assert_eq!(run(&program, 0x4000_0028, 3), RETURN_EPERM, "32-bit ARM");
-    }
-
-    #[test]
-    fn no_file_gets_a_bit_that_acts_for_its_owner() {
-        for architecture in [Architecture::X86_64, Architecture::Aarch64] {
-            let filters = base(architecture, true).unwrap();
-            let judge = |name: &str, arguments: &[u64]| {
-                let mut all = [0; 6];
-                all[..arguments.len()].copy_from_slice(arguments);
-                let number = architecture.number(name).unwrap() as u32;
-                let answers = filters
-                    .iter()
-                    .map(|filter| run_with(filter, architecture.audit(), number, all));
-                answers.min().unwrap()
-            };
-            for mode in [0o4755, 0o2755, 0o6000, 0o104_755] {
-                assert_eq!(judge("fchmod", &[3, mode]), RETURN_EPERM, "{mode:o}");
-                assert_eq!(judge("fchmodat", &[3, 0, mode]), RETURN_EPERM, "{mode:o}");
-                assert_eq!(judge("fchmodat2", &[3, 0, mode]), RETURN_EPERM, "{mode:o}");
-                assert_eq!(judge("mknodat", &[3, 0, mode]), RETURN_EPERM, "{mode:o}");
-                assert_eq!(
-                    judge("openat", &[3, 0, libc::O_CREAT as u64, mode]),
-                    RETURN_EPERM,
-                    "{mode:o}"
-                );
-                assert_eq!(
-                    judge("openat", &[3, 0, libc::O_TMPFILE as u64, mode]),
-                    RETURN_EPERM,
-                    "{mode:o}"
-                );
-                // Without a file being made the mode is whatever stood in the register.
-                assert_eq!(
-                    judge("openat", &[3, 0, libc::O_DIRECTORY as u64, mode]),
-                    ALLOW,
-                    "{mode:o}"
-                );
-            }
-            for mode in [0o755, 0o1777, 0o100_644] {
-                assert_eq!(judge("fchmod", &[3, mode]), ALLOW, "{mode:o}");
-                assert_eq!(
-                    judge("openat", &[3, 0, libc::O_CREAT as u64, mode]),
-                    ALLOW,
-                    "{mode:o}"
-                );
-            }
-            assert_eq!(judge("openat2", &[]), RETURN_ERRNO | libc::ENOSYS as u32);
-            assert_eq!(judge("io_uring_setup", &[]), RETURN_EPERM);
-            assert_eq!(judge("prlimit64", &[1]), RETURN_EPERM);
-            assert_eq!(judge("prlimit64", &[0]), ALLOW);
-        }
-        let filters = base(Architecture::X86_64, true).unwrap();
-        let chmod = Architecture::X86_64.number("chmod").unwrap() as u32;
-        assert_eq!(
-            run_with(
-                &filters[0],
-                AUDIT_ARCH_X86_64,
-                chmod,
-                [0, 0o4755, 0, 0, 0, 0]
-            ),
-            RETURN_EPERM
-        );
-    }
-
-    #[test]
-    fn sockets_are_of_families_that_a_network_namespace_holds() {
-        let socket = Architecture::X86_64.number("socket").unwrap() as u32;
-        let judge = |own: bool, family: i32| {
-            let filters = base(Architecture::X86_64, own).unwrap();
-            run_with(
-                &filters[0],
-                AUDIT_ARCH_X86_64,
-                socket,
-                [family as u64, 0, 0, 0, 0, 0],
-            )
-        };
-        for family in HELD_FAMILIES {
-            assert_eq!(judge(true, family), ALLOW);
-        }
-        for family in [
-            libc::AF_VSOCK,
-            libc::AF_PACKET,
-            libc::AF_ALG,
-            libc::AF_BLUETOOTH,
-        ] {
-            assert_eq!(judge(true, family), RETURN_EPERM);
-            assert_eq!(judge(false, family), ALLOW);
-        }
-    }
-
-    #[test]
-    fn no_name_is_dropped_in_silence() {
-        assert!(matches!(
-            compile(&Calls::Deny(&names(&["getcpu", "no_such_call"])), Architecture::X86_64),
-            Err(CompileFilterError::UnknownCall(name)) if name == "no_such_call"
-        ));
-        assert!(matches!(
-            compile(&Calls::Deny(&[]), Architecture::X86_64),
-            Err(CompileFilterError::Empty)
-        ));
-    }
-}
+mod tests;

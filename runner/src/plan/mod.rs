@@ -2,12 +2,14 @@
 //!
 //! A plan only *intends*. What a launch did is its [`Effect`], and `declared` is written from that alone.
 
+mod begun;
 mod cover;
 mod effect;
 mod job;
 mod reason;
 mod tree;
 
+pub use begun::{Asked, Begun, Streams, Waiting};
 pub use effect::{Effect, Program};
 pub use job::{Input, Job, Secret};
 pub use reason::{Reason, Why};
@@ -22,7 +24,6 @@ use std::path::PathBuf;
 use ledger::facts::control::{Control, Declared, Unsupported};
 use ledger::facts::policy::{Mode, Policy};
 
-use crate::mechanism::owners::HostIds;
 use crate::mechanism::{Failure, Outcomes};
 
 /// Search path of a workload whose policy sets none.
@@ -101,6 +102,9 @@ pub trait Runtime {
         tree.cwd(job)
     }
 
+    /// Starts what can be started before anything is known of a run. It costs nothing but time when no run follows.
+    fn get_ready(&self) {}
+
     /// Makes the process that will build the sandbox, before there is a plan: it starts while the plan is made.
     ///
     /// # Errors
@@ -118,60 +122,6 @@ pub trait Runtime {
         begun: Result<Begun, LaunchError>,
         meanwhile: &mut dyn FnMut(),
     ) -> Result<Launch, LaunchError>;
-}
-
-/// A process that waits for what it is to build. Dropped, it is ended.
-#[derive(Debug)]
-pub struct Begun {
-    process: Option<Waiting>,
-    /// Kinds of namespaces that it has.
-    pub namespaces: libc::c_int,
-    /// Kinds of namespaces that it was to have.
-    pub wanted: libc::c_int,
-    /// Its ids on the host; absent without a user namespace.
-    pub ids: Option<HostIds>,
-    /// What was found out so far.
-    pub outcomes: Outcomes,
-}
-
-/// The process of a [`Begun`].
-#[derive(Debug)]
-pub struct Waiting {
-    /// Its id in this process's pid namespace.
-    pub pid: i32,
-    /// Refers to it whatever happens to its id.
-    pub pidfd: OwnedFd,
-    /// Its end of this talks to it.
-    pub control: UnixStream,
-}
-
-impl Begun {
-    /// A process in these namespaces, of which nothing else is known yet.
-    #[must_use]
-    pub fn new(process: Waiting, namespaces: libc::c_int) -> Self {
-        Self {
-            process: Some(process),
-            namespaces,
-            wanted: namespaces,
-            ids: None,
-            outcomes: Outcomes::default(),
-        }
-    }
-
-    /// The process, which is then the caller's to end.
-    pub fn take(&mut self) -> Option<Waiting> {
-        self.process.take()
-    }
-}
-
-impl Drop for Begun {
-    fn drop(&mut self) {
-        if let Some(process) = &self.process {
-            // Gone already is as good.
-            let _ = crate::sys::process::kill(&process.pidfd, libc::SIGKILL);
-            let _ = crate::sys::process::wait(&process.pidfd);
-        }
-    }
 }
 
 /// What one runtime on this host intends.
@@ -282,17 +232,6 @@ fn sorted(controls: &[Control]) -> Vec<Control> {
     list
 }
 
-/// The workload's ends of its standard streams.
-#[derive(Debug)]
-pub struct Streams {
-    /// 0; absent with a terminal.
-    pub stdin: Option<OwnedFd>,
-    /// 1; absent with a terminal.
-    pub stdout: Option<OwnedFd>,
-    /// 2; absent with a terminal.
-    pub stderr: Option<OwnedFd>,
-}
-
 /// A sandbox that stands and waits for "go".
 #[derive(Debug)]
 pub struct Launch {
@@ -308,6 +247,8 @@ pub struct Launch {
     pub terminal: Option<OwnedFd>,
     /// The workload's /workspace, when it has one of its own.
     pub workspace: Option<OwnedFd>,
+    /// A process of the launch that ends by itself and is to be reaped.
+    pub leaving: Option<OwnedFd>,
     /// Kept until the run is over (host ids, placeholders).
     pub held: Vec<Box<dyn std::fmt::Debug>>,
 }

@@ -1,6 +1,7 @@
 //! THE run: one linear function from a policy to an execution record.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use ledger::bytes::canon::U53;
 use ledger::bytes::hash::Hash;
@@ -161,7 +162,7 @@ pub fn execute(
     let program = match &launch.effect.program {
         Program::Found { path, .. } | Program::Unusable { path, .. } => path.clone(),
     };
-    let init = launch.init;
+    let (init, leaving) = (launch.init, launch.leaving);
     // Before the scan: what the launch put on the host for the time of the run goes with it.
     drop((
         launch.held,
@@ -205,7 +206,7 @@ pub fn execute(
     let ended = recorder.execution(body.clone(), stdout, stderr, &now()?);
     fault::point("after execution record");
     // Waited for already, or nearly gone: nothing of the sandbox is left when this returns.
-    let _ = crate::sys::process::wait(&init);
+    reap(&init, leaving.as_ref());
     let ended = ended.map_err(lost)?;
     drop(lock);
     // The record stands; from here on a caller that does not read holds up nothing but itself.
@@ -280,7 +281,15 @@ fn announce<'a>(
 pub(crate) fn end(launch: &Launch) {
     // Gone already is as good.
     let _ = crate::sys::process::kill(&launch.init, libc::SIGKILL);
-    let _ = crate::sys::process::wait(&launch.init);
+    reap(&launch.init, launch.leaving.as_ref());
+}
+
+/// Waits for the processes of a launch that nobody has waited for yet.
+fn reap(init: &OwnedFd, leaving: Option<&OwnedFd>) {
+    for process in [Some(init), leaving].into_iter().flatten() {
+        // ECHILD: reaped before.
+        let _ = crate::sys::process::wait(process);
+    }
 }
 
 fn result(seen: &Seen) -> RunResult {

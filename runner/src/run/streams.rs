@@ -142,6 +142,7 @@ impl Outer {
         let mut watch = Watch {
             init: &launch.init,
             control: &launch.control,
+            leaving: launch.leaving.as_ref(),
             owns_tree: launch.effect.declares(Control::Timeout) || launch.effect.tier.is_some(),
             channels,
             input,

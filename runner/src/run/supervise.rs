@@ -66,6 +66,8 @@ pub(super) struct Channel<'a> {
 pub(super) struct Watch<'a> {
     pub(super) init: &'a OwnedFd,
     pub(super) control: &'a UnixStream,
+    /// A process that ends by itself and is to be reaped.
+    pub(super) leaving: Option<&'a OwnedFd>,
     pub(super) owns_tree: bool,
     pub(super) channels: Vec<Channel<'a>>,
     /// The caller's input, and where it goes.
@@ -139,6 +141,11 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
             until.map(|until| until.saturating_sub(now)),
             spoke_last,
         )?;
+        if ready.left
+            && let Some(leaving) = watch.leaving.take()
+        {
+            process::wait(leaving)?;
+        }
         if ready.signal {
             take_signals(watch, &mut state)?;
         }
@@ -185,6 +192,7 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
 #[derive(Default)]
 struct Ready {
     init: bool,
+    left: bool,
     control: bool,
     signal: bool,
     input: bool,
@@ -215,6 +223,8 @@ fn wait(watch: &Watch<'_>, time: Option<Duration>, control_closed: bool) -> io::
         (!control_closed).then(|| watch.control.as_fd()),
         PollFlags::POLLIN,
     );
+    let leaving = watch.leaving.map(OwnedFd::as_fd);
+    let left = push(&mut list, leaving, PollFlags::POLLIN);
     let input = watch.input.as_ref();
     let input_at = push(&mut list, input.and_then(Input::more), PollFlags::POLLIN);
     let input_room = push(
@@ -247,6 +257,7 @@ fn wait(watch: &Watch<'_>, time: Option<Duration>, control_closed: bool) -> io::
         init: is_ready(Some(0)),
         signal: kept || is_ready(Some(1)),
         control: is_ready(control),
+        left: is_ready(left),
         input: is_ready(input_at),
         input_room: is_ready(input_room),
         from: from.into_iter().map(is_ready).collect(),

@@ -15,9 +15,10 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::init::wire::{self, ProgramReport, ProgramSpec, Report, Spec, TreeReport, WireError};
 use crate::mechanism::{Failure, Outcomes};
-use crate::plan::{Begun, LaunchError, Plan, Program, Streams, Waiting};
+use crate::plan::{Asked, Begun, LaunchError, Plan, Program, Streams, Waiting};
 use crate::sys::clone::{self, Child, Image, Stage};
 use crate::sys::mount;
+use crate::sys::starter::{ForkError, Forked, Starter};
 
 /// How long pid 1 may take to build the sandbox, hash the program and report: far more than it takes, unless a call
 /// waits for something that does not come.
@@ -77,6 +78,68 @@ pub(super) fn begin(
         control,
     };
     Ok(Begun::new(process, namespaces))
+}
+
+/// Starts a process that will fork pid 1, if one can be had from which nobody can write to this program. An ordinary user
+/// cannot make the read-only mount without the namespaces.
+pub(super) fn starter() -> Option<Starter> {
+    if !nix::unistd::geteuid().is_root() {
+        return None;
+    }
+    match image(true) {
+        Ok(Image::Sealed(image)) => Starter::start(image, wire::INIT_NAME).ok(),
+        Ok(Image::Path(_)) | Err(_) => None,
+    }
+}
+
+/// Asks it for pid 1 in `namespaces`; the streams come back when it cannot be asked.
+pub(super) fn ask(
+    starter: Starter,
+    namespaces: libc::c_int,
+    streams: Streams,
+) -> Result<Asked, Streams> {
+    let ask = || -> io::Result<UnixStream> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let null = or_null(None)?;
+        let [stdin, stdout, stderr] = [&streams.stdin, &streams.stdout, &streams.stderr]
+            .map(|stream| stream.as_ref().unwrap_or(&null).as_fd());
+        starter.ask(namespaces, [stdin, stdout, stderr, theirs.as_fd()])?;
+        Ok(ours)
+    };
+    match ask() {
+        Ok(control) => Ok(Asked {
+            starter,
+            control,
+            streams,
+        }),
+        Err(_) => Err(streams),
+    }
+}
+
+/// Takes the starter's answer and lets `map` write the maps; an error is `None` when there is no answer.
+pub(super) fn answer(
+    starter: &Starter,
+    control: UnixStream,
+    map: impl FnOnce(i32) -> Result<(), Failure>,
+) -> Result<Waiting, Option<LaunchError>> {
+    let Forked { pid, pidfd } = match starter.answer() {
+        Ok(forked) => forked,
+        Err(ForkError::Refused(error)) => {
+            return Err(Some(LaunchError::Namespaces {
+                errno: crate::sys::errno_name(&error),
+            }));
+        }
+        Err(ForkError::Gone(_)) => return Err(None),
+    };
+    if let Err(failure) = map(pid) {
+        end(&pidfd);
+        return Err(Some(LaunchError::Maps(failure)));
+    }
+    Ok(Waiting {
+        pid,
+        pidfd,
+        control,
+    })
 }
 
 /// Hands pid 1 the specification and the descriptors that it names, and takes its reports; `meanwhile` is called while

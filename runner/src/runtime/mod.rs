@@ -10,7 +10,10 @@ use crate::plan::Runtime;
 /// Every runtime of this version, by preference.
 #[must_use]
 pub fn all() -> Vec<Box<dyn Runtime>> {
-    vec![Box::new(embedded::Embedded), Box::new(native::Native)]
+    vec![
+        Box::new(embedded::Embedded::default()),
+        Box::new(native::Native),
+    ]
 }
 
 /// Runtimes that are designed and not part of this version, with what they need.

@@ -105,6 +105,7 @@ impl Runtime for Native {
             control: init.control,
             terminal: init.terminal,
             workspace: None,
+            leaving: None,
             held: Vec::new(),
         })
     }

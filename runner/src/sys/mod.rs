@@ -17,6 +17,7 @@ pub mod network;
 pub mod process;
 pub mod pseudo;
 pub mod start;
+pub mod starter;
 pub mod terminal;
 
 use std::io;

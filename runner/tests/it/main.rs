@@ -29,6 +29,7 @@ mod protect;
 mod records;
 mod release;
 mod signals;
+mod starter;
 mod streams;
 mod syscalls;
 mod tamper;

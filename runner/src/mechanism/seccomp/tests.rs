@@ -1,0 +1,253 @@
+use super::*;
+
+const ALLOW: u32 = RETURN_ALLOW;
+const ARCH_I386: u32 = 0x4000_0003;
+
+/// A classic BPF interpreter of the instructions that filters are made of.
+fn run(program: &[Instruction], arch: u32, number: u32) -> u32 {
+    run_with(program, arch, number, [0; 6])
+}
+
+fn run_with(program: &[Instruction], arch: u32, number: u32, arguments: [u64; 6]) -> u32 {
+    let (mut at, mut accumulator) = (0usize, 0u32);
+    for _ in 0..10_000 {
+        let i = program[at];
+        at += 1;
+        let jump = |taken: bool| usize::from(if taken { i.jt } else { i.jf });
+        match i.code {
+            LOAD_WORD => {
+                accumulator = match i.k {
+                    NUMBER_OFFSET => number,
+                    ARCH_OFFSET => arch,
+                    // seccomp_data.args, little-endian: low word first.
+                    k if (16..64).contains(&k) => {
+                        let argument = arguments[(k as usize - 16) / 8];
+                        (if k % 8 == 0 { argument } else { argument >> 32 }) as u32
+                    }
+                    k => panic!("load {k}"),
+                }
+            }
+            0x54 => accumulator &= i.k,
+            JUMP_EQUAL => at += jump(accumulator == i.k),
+            JUMP_AT_LEAST => at += jump(accumulator >= i.k),
+            JUMP => at += i.k as usize,
+            RETURN => return i.k,
+            code => panic!("instruction {code:#x}"),
+        }
+    }
+    panic!("no return")
+}
+
+fn names(list: &[&str]) -> Vec<String> {
+    list.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[test]
+fn denied_calls_fail_and_others_pass_on_both_architectures() {
+    let denied = names(&["getcpu", "ptrace", "mount", "open"]);
+    for architecture in [Architecture::X86_64, Architecture::Aarch64] {
+        let program = compile(&Calls::Deny(&denied), architecture).unwrap();
+        let judge = |name: &str| {
+            run(
+                &program,
+                architecture.audit(),
+                architecture.number(name).unwrap() as u32,
+            )
+        };
+        assert_eq!(judge("getcpu"), RETURN_EPERM);
+        assert_eq!(judge("ptrace"), RETURN_EPERM);
+        assert_eq!(judge("read"), ALLOW);
+        assert_eq!(judge("execve"), ALLOW);
+    }
+    assert_eq!(Architecture::Aarch64.number("open"), None);
+}
+
+fn by_seccompiler(rules: BTreeMap<i64, Vec<SeccompRule>>) -> Vec<Instruction> {
+    let body = seccompiler_body(rules, Architecture::X86_64).unwrap();
+    [head(Architecture::X86_64), body].concat()
+}
+
+#[test]
+fn lists_of_any_length_say_what_seccompiler_says() {
+    let all: Vec<u32> = (0..900).filter(|number| number % 7 != 3).collect();
+    let scattered: Vec<u32> = (0..900).filter(|number| number % 2 == 1).collect();
+    for list in [all, scattered] {
+        for length in [1, 2, 254, 255, 256, 400, list.len()] {
+            let numbers = list.iter().take(length);
+            let leaves = numbers
+                .clone()
+                .map(|number| (*number, Leaf::Return(RETURN_EPERM)));
+            let program = by_number(&leaves.collect(), Leaf::Return(RETURN_ALLOW));
+            let program = [head(Architecture::X86_64), program].concat();
+            let rules = numbers.map(|number| (i64::from(*number), Vec::new()));
+            let theirs = by_seccompiler(rules.collect());
+            for number in (0..1000).chain([X32_BIT - 1]) {
+                let ours = run(&program, AUDIT_ARCH_X86_64, number);
+                assert_eq!(ours, run(&theirs, AUDIT_ARCH_X86_64, number), "{number}");
+            }
+            assert_eq!(run(&program, ARCH_I386, 1), RETURN_EPERM);
+            assert!(program.len() < theirs.len());
+        }
+    }
+}
+
+#[test]
+fn the_search_before_the_base_rules_changes_no_answer() {
+    let openat2 = Architecture::X86_64.number("openat2").unwrap() as u32;
+    for own in [true, false] {
+        let filters = base(Architecture::X86_64, own).unwrap();
+        let [ours, second] = filters.as_slice() else {
+            panic!("{} filters", filters.len());
+        };
+        let theirs = by_seccompiler(base_rules(Architecture::X86_64, own).unwrap());
+        let values = [0, 1, 2, 16, 40, 0o100, 0o755, 0o4755, 0o2000, 0o20_000_000];
+        let mut denied = 0;
+        for number in (0..600).filter(|number| *number != openat2) {
+            for value in values {
+                for other in values {
+                    let arguments = [value, other, value, other, 0, 0];
+                    let run = |program| run_with(program, AUDIT_ARCH_X86_64, number, arguments);
+                    let answer = run(&theirs);
+                    assert_eq!(run(ours), answer, "{number} {arguments:?}");
+                    denied += u32::from(answer != RETURN_ALLOW);
+                }
+            }
+        }
+        assert!(denied > 100, "{denied}");
+        assert_eq!(run(second, AUDIT_ARCH_X86_64, openat2), RETURN_ENOSYS);
+        for number in (0..600).filter(|number| *number != openat2) {
+            assert_eq!(run(second, AUDIT_ARCH_X86_64, number), RETURN_ALLOW);
+        }
+    }
+}
+
+#[test]
+fn allowed_calls_pass_and_others_fail() {
+    let allowed = names(&["read", "write", "exit_group"]);
+    let program = compile(&Calls::Allow(&allowed), Architecture::X86_64).unwrap();
+    let judge = |name: &str| {
+        run(
+            &program,
+            AUDIT_ARCH_X86_64,
+            Architecture::X86_64.number(name).unwrap() as u32,
+        )
+    };
+    assert_eq!(judge("read"), ALLOW);
+    assert_eq!(judge("socket"), RETURN_EPERM);
+}
+
+#[test]
+fn x32_and_i386_calls_fail_whatever_their_number() {
+    let denied = names(&["getcpu"]);
+    let program = compile(&Calls::Deny(&denied), Architecture::X86_64).unwrap();
+    assert_eq!(run(&program, AUDIT_ARCH_X86_64, X32_BIT), RETURN_EPERM);
+    assert_eq!(
+        run(&program, AUDIT_ARCH_X86_64, X32_BIT | 309),
+        RETURN_EPERM
+    );
+    assert_eq!(run(&program, AUDIT_ARCH_X86_64, u32::MAX), RETURN_EPERM);
+    for number in [0, 3, 20, 318] {
+        assert_eq!(run(&program, ARCH_I386, number), RETURN_EPERM);
+    }
+    let program = compile(&Calls::Deny(&denied), Architecture::Aarch64).unwrap();
+    assert_eq!(run(&program, 0x4000_0028, 3), RETURN_EPERM, "32-bit ARM");
+}
+
+#[test]
+fn no_file_gets_a_bit_that_acts_for_its_owner() {
+    for architecture in [Architecture::X86_64, Architecture::Aarch64] {
+        let filters = base(architecture, true).unwrap();
+        let judge = |name: &str, arguments: &[u64]| {
+            let mut all = [0; 6];
+            all[..arguments.len()].copy_from_slice(arguments);
+            let number = architecture.number(name).unwrap() as u32;
+            let answers = filters
+                .iter()
+                .map(|filter| run_with(filter, architecture.audit(), number, all));
+            answers.min().unwrap()
+        };
+        for mode in [0o4755, 0o2755, 0o6000, 0o104_755] {
+            assert_eq!(judge("fchmod", &[3, mode]), RETURN_EPERM, "{mode:o}");
+            assert_eq!(judge("fchmodat", &[3, 0, mode]), RETURN_EPERM, "{mode:o}");
+            assert_eq!(judge("fchmodat2", &[3, 0, mode]), RETURN_EPERM, "{mode:o}");
+            assert_eq!(judge("mknodat", &[3, 0, mode]), RETURN_EPERM, "{mode:o}");
+            assert_eq!(
+                judge("openat", &[3, 0, libc::O_CREAT as u64, mode]),
+                RETURN_EPERM,
+                "{mode:o}"
+            );
+            assert_eq!(
+                judge("openat", &[3, 0, libc::O_TMPFILE as u64, mode]),
+                RETURN_EPERM,
+                "{mode:o}"
+            );
+            // Without a file being made the mode is whatever stood in the register.
+            assert_eq!(
+                judge("openat", &[3, 0, libc::O_DIRECTORY as u64, mode]),
+                ALLOW,
+                "{mode:o}"
+            );
+        }
+        for mode in [0o755, 0o1777, 0o100_644] {
+            assert_eq!(judge("fchmod", &[3, mode]), ALLOW, "{mode:o}");
+            assert_eq!(
+                judge("openat", &[3, 0, libc::O_CREAT as u64, mode]),
+                ALLOW,
+                "{mode:o}"
+            );
+        }
+        assert_eq!(judge("openat2", &[]), RETURN_ERRNO | libc::ENOSYS as u32);
+        assert_eq!(judge("io_uring_setup", &[]), RETURN_EPERM);
+        assert_eq!(judge("prlimit64", &[1]), RETURN_EPERM);
+        assert_eq!(judge("prlimit64", &[0]), ALLOW);
+    }
+    let filters = base(Architecture::X86_64, true).unwrap();
+    let chmod = Architecture::X86_64.number("chmod").unwrap() as u32;
+    assert_eq!(
+        run_with(
+            &filters[0],
+            AUDIT_ARCH_X86_64,
+            chmod,
+            [0, 0o4755, 0, 0, 0, 0]
+        ),
+        RETURN_EPERM
+    );
+}
+
+#[test]
+fn sockets_are_of_families_that_a_network_namespace_holds() {
+    let socket = Architecture::X86_64.number("socket").unwrap() as u32;
+    let judge = |own: bool, family: i32| {
+        let filters = base(Architecture::X86_64, own).unwrap();
+        run_with(
+            &filters[0],
+            AUDIT_ARCH_X86_64,
+            socket,
+            [family as u64, 0, 0, 0, 0, 0],
+        )
+    };
+    for family in HELD_FAMILIES {
+        assert_eq!(judge(true, family), ALLOW);
+    }
+    for family in [
+        libc::AF_VSOCK,
+        libc::AF_PACKET,
+        libc::AF_ALG,
+        libc::AF_BLUETOOTH,
+    ] {
+        assert_eq!(judge(true, family), RETURN_EPERM);
+        assert_eq!(judge(false, family), ALLOW);
+    }
+}
+
+#[test]
+fn no_name_is_dropped_in_silence() {
+    assert!(matches!(
+        compile(&Calls::Deny(&names(&["getcpu", "no_such_call"])), Architecture::X86_64),
+        Err(CompileFilterError::UnknownCall(name)) if name == "no_such_call"
+    ));
+    assert!(matches!(
+        compile(&Calls::Deny(&[]), Architecture::X86_64),
+        Err(CompileFilterError::Empty)
+    ));
+}

@@ -1,0 +1,110 @@
+//! Pid 1 in the namespaces and with the id maps that this host gives.
+
+use std::collections::BTreeMap;
+
+use ledger::facts::policy::Policy;
+
+use super::launch;
+use super::namespaces::drop_refused;
+use crate::mechanism::Outcomes;
+use crate::mechanism::identity::{DEFAULT_INSIDE, IdentitySpec};
+use crate::mechanism::owners::HostIds;
+use crate::plan::{Asked, Begun, LaunchError, Streams};
+use crate::sys::starter::Starter;
+
+/// The ids that the workload has inside.
+pub(super) fn inside(policy: &Policy, ids: &HostIds) -> IdentitySpec {
+    IdentitySpec {
+        uid: policy.process.user.unwrap_or(DEFAULT_INSIDE),
+        gid: policy.process.group.unwrap_or(DEFAULT_INSIDE),
+        drop_groups: ids.can_drop_groups(),
+    }
+}
+
+/// Makes pid 1 in the namespaces that are to be had, the first of the pair being those wanted and the second those that are
+/// not refused for certain; `failed` is what came of an attempt before.
+pub(super) fn make(
+    mut failed: Option<LaunchError>,
+    policy: &Policy,
+    (wanted, mut possible): (libc::c_int, libc::c_int),
+    streams: &Streams,
+    ids: &mut HostIds,
+    outcomes: &mut Outcomes,
+) -> Result<Begun, LaunchError> {
+    loop {
+        let begun = match failed.take() {
+            Some(error) => Err(error),
+            None => {
+                let inside = inside(policy, ids);
+                launch::begin(possible, launch::again(streams)?, |pid| {
+                    ids.write_maps(pid, &inside)
+                })
+            }
+        };
+        match begun {
+            Err(LaunchError::Namespaces { .. }) if possible == wanted => {
+                possible = drop_refused(possible, outcomes)?;
+                if possible == wanted {
+                    return Err(LaunchError::Namespaces {
+                        errno: "EAGAIN".to_owned(),
+                    });
+                }
+            }
+            Err(LaunchError::Maps(failure)) => {
+                let HostIds::Subordinate { uid, gid, .. } = *ids else {
+                    // Without maps there is neither an id nor a capability to build with.
+                    outcomes.note("set-ids", Err(failure.clone()));
+                    return Err(LaunchError::Mechanism {
+                        what: failure.to_string(),
+                        outcomes: std::mem::take(outcomes),
+                        lost: BTreeMap::new(),
+                    });
+                };
+                // The user's own ids need no helper; groups stay, and `user` is lost for that.
+                outcomes.note("set-groups", Err(failure));
+                *ids = HostIds::Own { uid, gid };
+            }
+            begun => return begun,
+        }
+    }
+}
+
+/// Waits for a pid 1 that was asked for; beside it, who made it.
+pub(super) fn made(
+    policy: &Policy,
+    mut begun: Begun,
+) -> Result<(Begun, Option<Starter>), LaunchError> {
+    let Some(asked) = begun.take_asked() else {
+        return Ok((begun, None));
+    };
+    let mut ids = begun.ids.take().ok_or_else(super::no_ids)?;
+    let inside = inside(policy, &ids);
+    let Asked {
+        starter,
+        control,
+        streams,
+    } = asked;
+    let answer = launch::answer(&starter, control, |pid| ids.write_maps(pid, &inside));
+    let failed = match answer {
+        Ok(process) => {
+            begun.set(process);
+            begun.ids = Some(ids);
+            return Ok((begun, Some(starter)));
+        }
+        Err(failed) => failed,
+    };
+    let mut outcomes = std::mem::take(&mut begun.outcomes);
+    let namespaces = (begun.wanted, begun.namespaces);
+    let mut made = make(
+        failed,
+        policy,
+        namespaces,
+        &streams,
+        &mut ids,
+        &mut outcomes,
+    )?;
+    made.wanted = begun.wanted;
+    made.ids = Some(ids);
+    made.outcomes = outcomes;
+    Ok((made, Some(starter)))
+}

@@ -1,0 +1,133 @@
+//! What pid 1 is told to build.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use ledger::facts::control::Control;
+use ledger::facts::policy::{Nesting, NetworkMode};
+
+use super::{begin, error_chain, launch, tree};
+use crate::init::wire::Spec;
+use crate::mechanism::landlock::LandlockSpec;
+use crate::mechanism::owners::{HostIds, MapOwnersError};
+use crate::mechanism::placeholders::Placeholders;
+use crate::mechanism::seccomp::{self, Architecture, Calls};
+use crate::plan::{LaunchError, Plan};
+use crate::sys::fault;
+
+/// What pid 1 is to build, and what is on the host for it.
+pub(super) struct Prepared {
+    pub(super) spec: Spec,
+    pub(super) planted: Vec<OwnedFd>,
+    pub(super) placeholders: Placeholders,
+    pub(super) unprotected: Option<String>,
+    pub(super) mapped: Vec<PathBuf>,
+}
+
+impl Prepared {
+    pub(super) fn new(
+        plan: &Plan,
+        ids: &HostIds,
+        namespaces: libc::c_int,
+    ) -> Result<Self, LaunchError> {
+        let inside = begin::inside(&plan.policy, ids);
+        let has = |flag| namespaces & flag != 0;
+        let built =
+            tree::build(plan, ids, &inside, has(libc::CLONE_NEWIPC)).map_err(refused_owner)?;
+        let tree::Built {
+            root,
+            protect,
+            planted,
+            placeholders,
+            unprotected,
+            mapped,
+        } = built;
+        let spec = Spec {
+            identity: Some(inside),
+            protect,
+            loopback: has(libc::CLONE_NEWNET) && plan.policy.network.mode == NetworkMode::Loopback,
+            host_name: has(libc::CLONE_NEWUTS),
+            deny_user_namespaces: plan.policy.nesting == Nesting::Deny,
+            give_up_privilege: true,
+            open_files: plan.policy.resources.open_files.map(|limit| limit.value()),
+            landlock: (plan.policy.nesting == Nesting::Deny).then(|| landlock(plan)),
+            terminal: plan.job.terminal,
+            owns_tree: has(libc::CLONE_NEWPID),
+            planted: u32::try_from(planted.len()).unwrap_or(u32::MAX),
+            program: Some(launch::program(plan)),
+            fault: fault::text(),
+            root: Some(root),
+            base: base_filters(plan)?,
+            seccomp: filter(plan)?,
+        };
+        Ok(Self {
+            spec,
+            planted,
+            placeholders,
+            unprotected,
+            mapped,
+        })
+    }
+}
+
+fn refused_owner(error: MapOwnersError) -> LaunchError {
+    match &error {
+        MapOwnersError::Refused { .. } | MapOwnersError::Kernel { .. } => LaunchError::Refused {
+            control: Control::User,
+            what: error.to_string(),
+        },
+        MapOwnersError::Source { .. } | MapOwnersError::Namespace(_) => LaunchError::Step {
+            what: error.to_string(),
+        },
+    }
+}
+
+fn filter(plan: &Plan) -> Result<Option<Vec<crate::sys::filter::Instruction>>, LaunchError> {
+    let Some(architecture) = Architecture::native() else {
+        return Ok(None);
+    };
+    if !plan.intended.contains_key(&Control::Syscalls) {
+        return Ok(None);
+    }
+    let denied: Vec<String> = plan
+        .policy
+        .syscalls
+        .denied()
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    let calls = if plan.policy.syscalls.allow.is_empty() {
+        Calls::Deny(&denied)
+    } else {
+        Calls::Allow(&plan.policy.syscalls.allow)
+    };
+    let compiled = seccomp::compile(&calls, architecture);
+    compiled.map(Some).map_err(|error| LaunchError::Step {
+        what: error_chain(&error),
+    })
+}
+
+/// Empty where no filter can be made; what rests on it is then not declared.
+fn base_filters(plan: &Plan) -> Result<Vec<Vec<crate::sys::filter::Instruction>>, LaunchError> {
+    let Some(architecture) = Architecture::native() else {
+        return Ok(Vec::new());
+    };
+    let network_is_own = plan.policy.network.mode != NetworkMode::Unrestricted;
+    let compiled = seccomp::base(architecture, network_is_own);
+    compiled.map_err(|error| LaunchError::Step {
+        what: error_chain(&error),
+    })
+}
+
+fn landlock(plan: &Plan) -> LandlockSpec {
+    let mut writable: Vec<String> = ["/tmp", "/var/tmp", "/workspace"]
+        .map(str::to_owned)
+        .to_vec();
+    let binds = plan.tree.binds.iter().filter(|bind| !bind.read_only);
+    writable.extend(binds.map(|bind| bind.target.to_string_lossy().into_owned()));
+    LandlockSpec {
+        writable,
+        deny_tcp: plan.policy.network.mode == NetworkMode::None,
+        must_scope: plan.policy.network.mode == NetworkMode::Unrestricted,
+    }
+}
