@@ -105,8 +105,114 @@ fn an_unreadable_file_is_no_verdict() {
     assert_eq!(code, 1, "{stderr}");
     assert!(stderr.contains("Is a directory"), "{stderr}");
     assert!(stderr.contains(folder.path().file_name().unwrap().to_str().unwrap()));
+    assert!(stderr.contains("verify::checkpoint_unreadable"), "{stderr}");
+    assert!(stderr.contains("help: "), "{stderr}");
     let result: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(result["exitCode"], 1);
+    // One that is not there is a slip of whoever typed it.
+    let missing = folder.path().join("missing");
+    let (code, _, stderr) = run(verify().arg(valid()).arg("--checkpoint").arg(&missing));
+    assert_eq!(code, 2, "{stderr}");
+    assert!(stderr.contains("type --checkpoint FILE"), "{stderr}");
+}
+
+/// A copy of a ledger with a stored checkpoint.
+fn with_checkpoint(at: &Path) {
+    let from = vectors().join("valid_with_checkpoint/ledger");
+    fs::create_dir(at.join("records")).unwrap();
+    for name in ["checkpoint", "records/00000000.jsonl"] {
+        fs::copy(from.join(name), at.join(name)).unwrap();
+    }
+}
+
+#[test]
+fn what_may_not_be_read_is_named_and_is_no_verdict() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = folder.path().join("ledger");
+    let given = folder.path().join("given");
+    fs::create_dir(&ledger).unwrap();
+    with_checkpoint(&ledger);
+    fs::copy(ledger.join("checkpoint"), &given).unwrap();
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for (path, named) in [
+        (given.clone(), "verify::checkpoint_unreadable"),
+        (ledger.join("checkpoint"), "verify::unreadable"),
+        (ledger.join("records/00000000.jsonl"), "verify::unreadable"),
+        (ledger.join("records"), "verify::unreadable"),
+        (ledger.clone(), "verify::unreadable"),
+    ] {
+        let before = fs::metadata(&path).unwrap().permissions().mode();
+        mode(&path, 0);
+        if fs::File::open(&path).is_ok() {
+            mode(&path, before);
+            eprintln!(
+                "SKIPPED: what_may_not_be_read_is_named_and_is_no_verdict: root may open every file"
+            );
+            return;
+        }
+        let mut command = verify();
+        command.arg(&ledger).arg("--checkpoint").arg(&given);
+        let (code, stdout, stderr) = run(command.arg("--json"));
+        mode(&path, before);
+        let name = path.display();
+        assert_eq!(code, 1, "{name}: {stderr}");
+        let result: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+        let error = result["error"].as_str().unwrap();
+        assert!(error.contains(&format!("cannot open {name}: ")), "{error}");
+        assert!(error.contains("Permission denied"), "{error}");
+        assert!(stderr.contains(named), "{name}: {stderr}");
+        assert!(stderr.contains("check "), "{name}: {stderr}");
+        assert!(!stderr.contains("not_a_ledger"), "{name}: {stderr}");
+    }
+}
+
+#[test]
+fn a_folder_for_a_stored_checkpoint_is_a_finding_about_it() {
+    let folder = tempfile::tempdir().unwrap();
+    with_checkpoint(folder.path());
+    let checkpoint = folder.path().join("checkpoint");
+    fs::remove_file(&checkpoint).unwrap();
+    fs::create_dir(&checkpoint).unwrap();
+    let output = verify().arg(folder.path()).arg("--json").output().unwrap();
+    assert_eq!(output.status.code(), Some(10));
+    let finding = &json(&output)["findings"][0];
+    assert_eq!(finding["code"], "checkpoint-invalid");
+    assert_eq!(finding["place"]["file"], "checkpoint");
+}
+
+#[test]
+fn wrong_usage_says_what_to_type() {
+    let file = vectors().join("valid/expected.json");
+    let (folder, file) = (file.parent().unwrap(), file.to_str().unwrap());
+    for (arguments, says) in [
+        (&[][..], "type `verify PATH`"),
+        (&["/nonexistent"], "type `verify PATH`"),
+        (&[folder.to_str().unwrap()], "type `verify PATH`"),
+        (&[file, "--checkpoint", "/nonexistent"], "--checkpoint FILE"),
+        (&[file, file], "`verify PATH` checks one ledger"),
+        (&[file, "explain"], "`verify explain [CODE]`"),
+        (&["explain", "nonsense"], "`verify explain` lists"),
+        (&[file, "--threads", "0"], "such as --threads 4"),
+        (&[file, "--threads", "many"], "such as --threads 4"),
+        (&[file, "--format", "xml"], "expected human or json"),
+        (
+            &[file, "--output", "r.json"],
+            "such as --output json=result.json",
+        ),
+        (&[file, "--nonsense"], "Usage: "),
+        (&["diff", "a", "b"], "leave it out"),
+    ] {
+        let (code, stdout, stderr) = run(verify().args(arguments));
+        assert_eq!((code, stdout.as_str()), (2, ""), "{arguments:?}: {stderr}");
+        // However the lines were broken.
+        let flat = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains(says), "{arguments:?}: {stderr}");
+    }
+    let (_, _, stderr) = run(verify().args(["explain", "nonsense"]));
+    assert_eq!(stderr.matches("nonsense").count(), 1, "{stderr}");
 }
 
 #[test]

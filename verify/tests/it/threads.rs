@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Cursor;
 use std::num::NonZeroUsize;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use ledger::file::source::Source;
 use proptest::prelude::*;
@@ -81,6 +81,28 @@ fn no_threads_and_too_many() {
     assert_eq!(run(&vector, "json", "0").status.code(), Some(2));
     assert_eq!(run(&vector, "json", "x").status.code(), Some(2));
     assert_eq!(run(&vector, "json", "1000000").status.code(), Some(0));
+}
+
+#[test]
+fn under_a_limit_of_memory_it_uses_fewer() {
+    let at = tempfile::tempdir().unwrap();
+    let records = at.path().join("records.jsonl");
+    fs::write(&records, made::lines(2_000, 4, Shape::default()).unwrap()).unwrap();
+    let run = |command: &mut Command| {
+        command
+            .args(["--json", "--threads", "64"])
+            .output()
+            .unwrap()
+    };
+    let expected = run(verify().arg(&records));
+    assert_eq!(expected.status.code(), Some(0));
+    // In KiB: for this thread alone, and for some others.
+    for limit in ["40000", "100000", "200000", "400000"] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -v \"$0\" && exec \"$@\"", limit]);
+        let found = run(command.arg(verify().get_program()).arg(&records));
+        assert_eq!(found, expected, "ulimit -v {limit}");
+    }
 }
 
 proptest! {
