@@ -54,6 +54,7 @@ fn open_with(at: &Path, create: bool) -> Store {
         },
         host_name: "host",
         create,
+        say_waiting: None,
     };
     Store::open(&options, &stamp()).unwrap()
 }

@@ -81,6 +81,7 @@ pub(crate) fn open(at: &Path) -> Store {
         },
         host_name: "host",
         create: true,
+        say_waiting: None,
     };
     Store::open(&options, &stamp()).unwrap()
 }
