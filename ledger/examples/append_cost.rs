@@ -133,6 +133,7 @@ fn open(dir: &Path) -> Result<Store, Box<dyn Error>> {
         },
         host_name: "bench",
         create: true,
+        say_waiting: None,
     };
     Ok(Store::open(&options, &stamp()?)?)
 }

@@ -4,12 +4,14 @@ mod arguments;
 mod error;
 mod explain;
 mod output;
+mod threads;
 
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use clap::error::ErrorKind;
 use ledger::bytes::text::{clean, clean_lines};
 use ledger::file::source::{Source, read_checkpoint};
 use ledger::file::walk::Given;
@@ -18,7 +20,7 @@ use crate::document::Document;
 use crate::report::human::{self, Style};
 use crate::rules::{self, Demands, Verification};
 use arguments::{Asked, Cli, Command, Format, Output};
-use error::{Told, USAGE, VerifyError, WriteResultError, chain};
+use error::{TYPE_PATH, Told, USAGE, VerifyError, WriteResultError, chain};
 use explain::explain;
 use output::{give, print, replace};
 
@@ -58,6 +60,9 @@ fn refused(error: &clap::Error) -> ExitCode {
         let _ = error.print();
     } else {
         eprint!("{shown}");
+    }
+    if error.kind() == ErrorKind::MissingRequiredArgument {
+        eprintln!("\n{TYPE_PATH}");
     }
     USAGE.into()
 }
@@ -104,14 +109,14 @@ fn run(cli: &Cli) -> Result<u8, VerifyError> {
     let checkpoint = match &cli.checkpoint {
         Some(path) => Some((
             path.display().to_string(),
-            read_checkpoint(path).map_err(VerifyError::Checkpoint)?,
+            read_checkpoint(path).map_err(VerifyError::no_checkpoint)?,
         )),
         None => None,
     };
     let mut source = if path.as_path() == Path::new("-") {
         Source::from_reader("-", Box::new(io::stdin()))
     } else {
-        Source::open(path).map_err(VerifyError::NotALedger)?
+        Source::open(path).map_err(VerifyError::not_opened)?
     };
     let demands = Demands {
         checkpoint: checkpoint
@@ -119,8 +124,9 @@ fn run(cli: &Cli) -> Result<u8, VerifyError> {
             .map(|(name, bytes)| Given { name, bytes }),
         require_checkpoint: cli.require_checkpoint,
     };
+    let threads = threads::within_limits(cli.threads());
     let verification =
-        rules::verify_with(cli.threads(), &mut source, demands).map_err(VerifyError::Read)?;
+        rules::verify_with(threads, &mut source, demands).map_err(VerifyError::Read)?;
     show(cli, &verification)?;
     Ok(verification.exit_code)
 }

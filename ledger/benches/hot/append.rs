@@ -31,6 +31,7 @@ pub(crate) fn bench(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
         },
         host_name: "bench",
         create: true,
+        say_waiting: None,
     };
     let mut store = Store::open(&options, &stamp)?;
     let mut group = criterion.benchmark_group("append");

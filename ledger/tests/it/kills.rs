@@ -7,14 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ledger::bytes::hash::Hash;
-use ledger::file::source::Source;
-use ledger::file::store::{Durability, SEGMENT_RECORDS, Store, segment_name};
-use ledger::file::walk::walk;
+use ledger::file::store::{Durability, SEGMENT_RECORDS, segment_name};
 use ledger::finding::Code;
 use ledger::record::{Content, parse_line};
 
-use crate::live::{note, open, remark};
-use crate::stamp;
+use crate::support::{append, note, open, walked};
 
 /// Names the folder for [`a_writer`].
 const VARIABLE: &str = "LEDGER_TEST_WRITER";
@@ -37,9 +34,7 @@ fn a_writer() {
     };
     let mut store = open(&at);
     for _ in 0..2 {
-        let appended = store
-            .append(remark("of the writer"), None, &stamp(), Durability::Durable)
-            .unwrap();
+        let appended = note(&mut store, "of the writer");
         println!("acknowledged {} {}", appended.sequence, appended.hash);
     }
 }
@@ -93,13 +88,11 @@ fn a_writer_may_die_at_the_border_of_a_segment() {
     let place = tempfile::tempdir().unwrap();
     let (made, at) = (place.path().join("made"), place.path().join("at"));
     std::fs::create_dir(&made).unwrap();
-    let mut store: Store = open(&made);
+    let mut store = open(&made);
     while store.size() < SEGMENT_RECORDS - 2 {
-        store
-            .append(remark("before"), None, &stamp(), Durability::Deferred)
-            .unwrap();
+        append(&mut store, "before", Durability::Deferred);
     }
-    note(&mut store, "the last before".to_owned());
+    note(&mut store, "the last before");
     let before = store.size() - 1;
     drop(store);
     // While the original is where it was, no copy is written to.
@@ -131,7 +124,7 @@ fn a_writer_may_die_at_the_border_of_a_segment() {
                 .map(|(sequence, hash)| (sequence.parse().unwrap(), hash.parse().unwrap()))
                 .collect();
             let mut store = open(&at);
-            note(&mut store, "next".to_owned());
+            note(&mut store, "next");
             let size = store.size();
             drop(store);
             let records = records_from(&at, before);
@@ -149,9 +142,7 @@ fn a_writer_may_die_at_the_border_of_a_segment() {
             break;
         }
         // The last of each, whole.
-        let mut source = Source::open(&at.join("ledger")).unwrap();
-        let walked = walk(&mut source, None, &mut ()).unwrap();
-        let findings = walked.findings.into_list();
+        let findings = walked(&at.join("ledger")).findings.into_list();
         assert!(
             findings
                 .iter()

@@ -4,49 +4,20 @@ use std::fs;
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-use ledger::file::source::Source;
-use ledger::file::store::{
-    Durability, KeyChoice, Notice, OpenOptions, SEGMENT_RECORDS, Store, segment_name,
-};
-use ledger::file::walk::walk;
-use ledger::finding::Class;
+use ledger::file::store::{Durability, Notice, SEGMENT_RECORDS, Store, segment_name};
 use ledger::proof::tree::{stored_count, stored_index};
-use ledger::record::Tool;
 
-use super::made::{self, Shape};
-use super::stamp;
+use crate::made::{self, Shape};
+use crate::support::{append, is_good, reopen, walked, walked_stream};
 
 const SEED: u64 = 7;
 const HASH_BYTES: u64 = 32;
-
-fn open(at: &Path) -> Store {
-    let (dir, keys) = (at.join("ledger"), at.join("keys"));
-    let options = OpenOptions {
-        dir: &dir,
-        key: KeyChoice::Own,
-        key_folder: &keys,
-        accept_rollback: false,
-        tool: Tool {
-            name: "tests".to_owned(),
-            version: "1".to_owned(),
-        },
-        host_name: "host",
-        create: false,
-    };
-    Store::open(&options, &stamp()).unwrap()
-}
 
 fn is_rebuilt(store: &mut Store) -> bool {
     let notices = store.notices();
     notices
         .iter()
         .any(|notice| matches!(notice, Notice::Rebuilt { .. }))
-}
-
-fn append(store: &mut Store, durability: Durability) {
-    store
-        .append(made::note("appended"), None, &stamp(), durability)
-        .unwrap();
 }
 
 /// Keeps of `tree` only what a tree of `size` leaves needs: its complete subtrees, and its last leaf.
@@ -79,9 +50,9 @@ fn appending_to_a_large_ledger_reads_none_of_it() {
     let records = SEGMENT_RECORDS + 40;
     let made = made::folder(&dir, &keys, records, SEED, Shape::default()).unwrap();
     // Reads all of it once and makes the caches; this one is covered by checkpoint and `.heads`.
-    let mut store = open(at.path());
+    let mut store = reopen(at.path());
     assert!(is_rebuilt(&mut store));
-    append(&mut store, Durability::Durable);
+    append(&mut store, "appended", Durability::Durable);
     let size = made.size() + 1;
     assert_eq!(store.size(), size);
 
@@ -89,8 +60,8 @@ fn appending_to_a_large_ledger_reads_none_of_it() {
     let old = dir.join("records").join(segment_name(0));
     let away = at.path().join("away");
     fs::rename(&old, &away).unwrap();
-    append(&mut store, Durability::Deferred);
-    append(&mut store, Durability::Durable);
+    append(&mut store, "appended", Durability::Deferred);
+    append(&mut store, "appended", Durability::Durable);
     drop(store);
 
     // A store that is opened: the full segment has no content, `tree` has only a few of its hashes.
@@ -100,9 +71,9 @@ fn appending_to_a_large_ledger_reads_none_of_it() {
     let kept = keep_frontier(&dir.join("tree"), size + 2);
     assert!(kept <= 1 + u64::from(u64::BITS - size.leading_zeros()));
     assert!(fs::metadata(dir.join("tip")).unwrap().len() < 2_000);
-    let mut store = open(at.path());
+    let mut store = reopen(at.path());
     assert!(!is_rebuilt(&mut store));
-    append(&mut store, Durability::Durable);
+    append(&mut store, "appended", Durability::Durable);
     drop(store);
     assert_eq!(
         fs::read(&old).unwrap(),
@@ -112,16 +83,13 @@ fn appending_to_a_large_ledger_reads_none_of_it() {
     // With the old segment back, all of it is one unbroken chain, and `tree` is what it would have been.
     fs::rename(&away, &old).unwrap();
     let now = fs::read(dir.join("tree")).unwrap();
-    let mut source = Source::open(&dir).unwrap();
-    let walked = walk(&mut source, None, &mut ()).unwrap();
+    let walked = walked(&dir);
     assert_eq!(walked.tally.verified, size + 3);
-    let list = walked.findings.into_list();
-    let bad = list.iter().find(|it| it.code.class() != Class::Observation);
-    assert_eq!(bad, None);
+    is_good(walked);
     let mut whole = tree.clone();
     whole.extend_from_slice(&now[tree.len()..]);
     fs::write(dir.join("tree"), whole).unwrap();
-    assert!(!is_rebuilt(&mut open(at.path())));
+    assert!(!is_rebuilt(&mut reopen(at.path())));
 }
 
 #[test]
@@ -132,8 +100,7 @@ fn a_made_ledger_is_the_same_for_the_same_seed_and_verifies() {
     let lines = made::lines(24, SEED, shape).unwrap();
     assert_eq!(lines, made::lines(24, SEED, shape).unwrap());
     assert_ne!(lines, made::lines(24, SEED + 1, shape).unwrap());
-    let mut source = Source::from_reader("-", Box::new(std::io::Cursor::new(lines.clone())));
-    let walked = walk(&mut source, None, &mut ()).unwrap();
+    let walked = walked_stream(lines.clone());
     assert_eq!((walked.tally.verified, walked.findings.worst()), (24, None));
     assert_eq!(walked.chain.keys().len(), 4);
     // Of the size that real ones have.

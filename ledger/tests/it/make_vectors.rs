@@ -20,6 +20,8 @@ use ledger::facts::list::{List, Sealable};
 use ledger::facts::policy::Policy;
 use ledger::record::{Body, Custody, Genesis, Opened, Opening, Record, Salt, Salted, Tool};
 
+use crate::support::{BOOT, vectors};
+
 /// The files of one vector, by path below its folder.
 type Files = BTreeMap<String, Vec<u8>>;
 
@@ -120,7 +122,7 @@ impl Maker {
 }
 
 fn boot() -> ledger::bytes::time::BootId {
-    "6b1bcd0e-5f0b-4a3e-9a44-0f2b1d2c3e4f".parse().unwrap()
+    BOOT.parse().unwrap()
 }
 
 fn host() -> HostFacts {
@@ -340,7 +342,7 @@ fn found(folder: &PathBuf, below: &str, files: &mut Files) {
 #[test]
 fn own_vectors_are_what_this_code_makes() {
     for (name, files) in all() {
-        let folder = super::vectors().join(name);
+        let folder = vectors().join(name);
         if std::env::var_os("WRITE_VECTORS").is_some() {
             let _ = fs::remove_dir_all(&folder);
             for (path, bytes) in &files {

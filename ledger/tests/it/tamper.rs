@@ -8,14 +8,11 @@ use ledger::file::walk::{Shown, Visitor, Walked, walk};
 use ledger::finding::{Class, Code, Finding};
 use proptest::prelude::*;
 
-fn lines_of(vector: &str) -> Vec<u8> {
-    let path = super::vectors().join(vector);
-    fs::read(path.join("ledger/records/00000000.jsonl")).unwrap()
-}
+use crate::support::{vectors, walked_stream};
 
-fn of_bytes(bytes: Vec<u8>) -> Walked {
-    let mut source = Source::from_reader("-", Box::new(Cursor::new(bytes)));
-    walk(&mut source, None, &mut ()).unwrap()
+fn lines_of(vector: &str) -> Vec<u8> {
+    let path = vectors().join(vector);
+    fs::read(path.join("ledger/records/00000000.jsonl")).unwrap()
 }
 
 fn is_clean(walked: &Walked) -> bool {
@@ -26,11 +23,11 @@ fn is_clean(walked: &Walked) -> bool {
 fn every_flipped_bit_is_found() {
     for vector in ["valid", "key_rotated", "opening_valid"] {
         let good = lines_of(vector);
-        assert!(is_clean(&of_bytes(good.clone())), "{vector}");
+        assert!(is_clean(&walked_stream(good.clone())), "{vector}");
         for at in 0..good.len() {
             let mut bytes = good.clone();
             bytes[at] ^= 1 << (at % 8);
-            assert!(!is_clean(&of_bytes(bytes)), "{vector}: byte {at}");
+            assert!(!is_clean(&walked_stream(bytes)), "{vector}: byte {at}");
         }
     }
 }
@@ -41,14 +38,14 @@ proptest! {
         let mut bytes = lines_of("opening_valid");
         let at = at.index(bytes.len());
         bytes[at] ^= flip;
-        prop_assert!(!is_clean(&of_bytes(bytes)));
+        prop_assert!(!is_clean(&walked_stream(bytes)));
     }
 
     #[test]
     fn cut_anywhere_it_is_torn_shorter_or_empty(at in any::<prop::sample::Index>()) {
         let whole = lines_of("opening_valid");
         let at = at.index(whole.len());
-        let walked = of_bytes(whole[..at].to_vec());
+        let walked = walked_stream(whole[..at].to_vec());
         prop_assert!(!walked.findings.any(Class::Invalid));
         let ends_with_record = at == 0 || whole[..at].ends_with(b"\"}\n");
         prop_assert_eq!(walked.findings.count(Code::TornTail) == 0, ends_with_record);
@@ -57,7 +54,7 @@ proptest! {
     #[test]
     fn hostile_bytes_are_judged_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
         let lines = bytes.split(|byte| *byte == b'\n').count() as u64;
-        let walked = of_bytes(bytes);
+        let walked = walked_stream(bytes);
         prop_assert!(walked.tally.records <= lines);
         prop_assert_eq!(walked.tally.verified, 0);
     }
@@ -71,16 +68,19 @@ fn a_deleted_repeated_or_swapped_line_is_found() {
         let mut deleted = lines.clone();
         deleted.remove(at);
         // Without something outside, nobody can miss the last record.
-        let walked = of_bytes(deleted.concat());
+        let walked = walked_stream(deleted.concat());
         assert_eq!(is_clean(&walked), at + 1 == lines.len(), "deleted {at}");
         let mut repeated = lines.clone();
         repeated.insert(at, lines[at]);
-        assert!(!is_clean(&of_bytes(repeated.concat())), "repeated {at}");
+        assert!(
+            !is_clean(&walked_stream(repeated.concat())),
+            "repeated {at}"
+        );
         for other in at + 1..lines.len() {
             let mut swapped = lines.clone();
             swapped.swap(at, other);
             assert!(
-                !is_clean(&of_bytes(swapped.concat())),
+                !is_clean(&walked_stream(swapped.concat())),
                 "swapped {at} {other}"
             );
         }
@@ -121,7 +121,7 @@ fn told(walked: Walked) -> Vec<Finding> {
 
 #[test]
 fn streams_and_folders_agree() {
-    for entry in fs::read_dir(super::vectors()).unwrap() {
+    for entry in fs::read_dir(vectors()).unwrap() {
         let folder = entry.unwrap().path().join("ledger");
         // A stream has one segment, no stored checkpoint and nothing set aside.
         if folder.join("records/00000001.jsonl").exists()

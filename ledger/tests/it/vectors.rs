@@ -7,6 +7,8 @@ use ledger::file::walk::{CompleteBy, Given, Walked, walk};
 use ledger::finding::{Class, Code};
 use serde::Deserialize;
 
+use crate::support::vectors;
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Expected {
@@ -15,7 +17,7 @@ struct Expected {
 }
 
 fn walked(name: &str) -> Walked {
-    let folder = super::vectors().join(name);
+    let folder = vectors().join(name);
     let given = fs::read(folder.join("given-checkpoint")).ok();
     let given = given.as_deref().map(|bytes| Given {
         name: "given-checkpoint",
@@ -31,12 +33,12 @@ const BY_RULES: [&str; 2] = ["execution_without_start", "verdict_changed"];
 #[test]
 fn every_vector_gives_its_exit_code_and_one_of_its_codes() {
     let mut seen = 0;
-    for entry in fs::read_dir(super::vectors()).unwrap() {
+    for entry in fs::read_dir(vectors()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         if BY_RULES.contains(&name.as_str()) {
             continue;
         }
-        let text = fs::read(super::vectors().join(&name).join("expected.json")).unwrap();
+        let text = fs::read(vectors().join(&name).join("expected.json")).unwrap();
         let expected: Expected = serde_json::from_slice(&text).unwrap();
         let walked = walked(&name);
         let code = walked.findings.exit_code(walked.tally.records);

@@ -154,11 +154,19 @@ impl Place {
             },
             host_name: &host_name.to_string_lossy(),
             create,
+            say_waiting: (!global.quiet).then_some(say_waiting),
         };
         let mut store = Store::open(&options, stamp)?;
         tell(global, &mut store);
         Ok(store)
     }
+}
+
+fn say_waiting(folder: &Path) {
+    let folder = folder.display();
+    report::notice_line(&format!(
+        "waiting for the ledger {folder}: another run is writing to it"
+    ));
 }
 
 /// Both clocks, now.

@@ -1,6 +1,7 @@
 //! Many programs at once on one ledger: one chain, one key, nothing taken for dead that lives.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Child;
 
 use ledger::record::Body;
@@ -194,6 +195,47 @@ fn a_run_that_was_taken_for_dead_is_not_ended_twice() {
 }
 
 #[test]
+fn who_is_kept_waiting_says_so_once() {
+    const SAYS: &str = "another run is writing to it";
+    let world = ready!();
+    all_at_once(&world, &[TRUE]).remove(0).ended(0);
+    let lock = std::fs::File::open(world.ledger().join("lock")).unwrap();
+    lock.lock().unwrap();
+    let spawn = |arguments: &[&str]| world.command(arguments.iter()).spawn().unwrap();
+    // The quiet one waits the longest.
+    let quiet = spawn(TRUE);
+    let waits = format!("/proc/{}/fd", quiet.id());
+    until("it waits for the ledger", || opens_lock(&world, &waits));
+    for arguments in [&["exec", "--", "true"][..], &["note", "text"]] {
+        let mut child = spawn(arguments);
+        let mut err = BufReader::new(child.stderr.take().unwrap());
+        // Only the lock that this test holds keeps it waiting: the line comes, or this waits for ever.
+        let mut said = String::new();
+        err.read_line(&mut said).unwrap();
+        let folder = world.ledger();
+        let expected = format!("waiting for the ledger {}: {SAYS}\n", folder.display());
+        assert!(said.ends_with(&expected), "{said}");
+        lock.unlock().unwrap();
+        let mut rest = String::new();
+        err.read_to_string(&mut rest).unwrap();
+        assert!(child.wait().unwrap().success(), "{rest}");
+        assert!(!rest.contains(SAYS), "{rest}");
+        lock.lock().unwrap();
+    }
+    drop(lock);
+    let quiet = Ran::of(quiet.wait_with_output().unwrap()).ended(0);
+    assert!(!quiet.err.contains(SAYS), "{quiet:#?}");
+    verifies(&world);
+}
+
+/// Whether a process, by its folder in /proc, has opened the ledger's lock: then it waits for it, or has it.
+fn opens_lock(world: &World, fds: &str) -> bool {
+    let open = std::fs::read_dir(fds).into_iter().flatten().flatten();
+    let mut targets = open.filter_map(|fd| std::fs::read_link(fd.path()).ok());
+    targets.any(|target| target == world.ledger().join("lock"))
+}
+
+#[test]
 fn who_waits_for_a_ledger_and_has_enough_leaves_nothing_in_the_folder() {
     let world = ready!();
     all_at_once(&world, &[TRUE]).remove(0).ended(0);
@@ -207,11 +249,7 @@ fn who_waits_for_a_ledger_and_has_enough_leaves_nothing_in_the_folder() {
     let child = world.command(arguments).spawn().unwrap();
     // Waiting for the lock it has opened it.
     let fds = format!("/proc/{}/fd", child.id());
-    until("it waits for the ledger", || {
-        let open = std::fs::read_dir(&fds).into_iter().flatten().flatten();
-        let mut targets = open.filter_map(|fd| std::fs::read_link(fd.path()).ok());
-        targets.any(|target| target == world.ledger().join("lock"))
-    });
+    until("it waits for the ledger", || opens_lock(&world, &fds));
     let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     use std::os::unix::process::ExitStatusExt as _;

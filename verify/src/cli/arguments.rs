@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 /// Checks a containment ledger: form, signatures, chain, checkpoints, and whether what was declared and
 /// what happened agree. Offline, and without trusting the program that wrote it.
 ///
-/// Exit codes: 0 verified; 1 internal error; 2 usage, or not a ledger; 10 evidence invalid; 11 cannot be
+/// Exit codes: 0 verified; 1 internal error, or a file cannot be read or written; 2 usage, or not a ledger; 10 evidence invalid; 11 cannot be
 /// proven; 12 evidence valid, what was declared and what happened disagree; 13 no records.
 #[derive(Debug, Parser)]
 #[command(
@@ -46,8 +46,8 @@ pub(super) struct Cli {
     #[arg(long, global = true)]
     pub(super) all: bool,
     /// How many threads read the lines; 1 starts none. As many as there are processors, unless given. The
-    /// result is the same
-    #[arg(long, value_name = "N", global = true)]
+    /// result is the same. Fewer, where the memory that a process may have (ulimit -v) is too small for them
+    #[arg(long, value_name = "N", value_parser = threads, global = true)]
     pub(super) threads: Option<NonZeroUsize>,
     /// Print the verdict line alone
     #[arg(short, long, global = true)]
@@ -113,6 +113,11 @@ pub(super) struct Rest {
     pub(super) rest: Vec<OsString>,
 }
 
+fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    const EXPECTED: &str = "expected a whole number from 1 on, such as --threads 4";
+    text.parse().map_err(|_| EXPECTED.to_owned())
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Human,
@@ -149,7 +154,7 @@ impl FromStr for Output {
                 format: format.parse()?,
                 file: file.into(),
             }),
-            _ => Err("expected FORMAT=FILE".to_owned()),
+            _ => Err("expected FORMAT=FILE, such as --output json=result.json".to_owned()),
         }
     }
 }

@@ -13,11 +13,14 @@ use miette::Diagnostic;
 pub(super) const INTERNAL: u8 = 1;
 pub(super) const USAGE: u8 = 2;
 
+/// What to type to check a ledger.
+pub(super) const TYPE_PATH: &str = "type `verify PATH`; PATH is a ledger folder, a .jsonl file of record lines, or - for standard input";
+
 /// Why there is no verdict.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 pub(super) enum VerifyError {
     #[error("failed to open the ledger")]
-    #[diagnostic(code(verify::not_a_ledger))]
+    #[diagnostic(code(verify::not_a_ledger), help("{TYPE_PATH}"))]
     NotALedger(#[source] OpenSourceError),
     #[error("failed to read the evidence; this is no verdict about it")]
     #[diagnostic(
@@ -25,9 +28,20 @@ pub(super) enum VerifyError {
         help("check permissions and the file system, then run verify again")
     )]
     Read(#[source] ReadError),
-    #[error("failed to read the given checkpoint")]
-    #[diagnostic(code(verify::checkpoint_unreadable))]
+    #[error("failed to read the given checkpoint; this is no verdict about the evidence")]
+    #[diagnostic(
+        code(verify::checkpoint_unreadable),
+        help("check its permissions and that it is a file, then run verify again")
+    )]
     Checkpoint(#[source] ReadError),
+    #[error("failed to find the given checkpoint")]
+    #[diagnostic(
+        code(verify::checkpoint_unreadable),
+        help(
+            "type --checkpoint FILE, where FILE is a checkpoint of this ledger that was kept elsewhere"
+        )
+    )]
+    NoCheckpoint(#[source] ReadError),
     #[error("expected one ledger, found {}", .0.join(", "))]
     #[diagnostic(
         code(verify::usage),
@@ -43,11 +57,14 @@ pub(super) enum VerifyError {
         help("nothing was checked: leave it out to check what this version can")
     )]
     Later(String),
-    #[error("{0}")]
+    #[error(transparent)]
     #[diagnostic(code(verify::unknown_code), help("`verify explain` lists every code"))]
     UnknownCode(#[from] UnknownCode),
     #[error("failed to write the result")]
-    #[diagnostic(code(verify::result_not_written))]
+    #[diagnostic(
+        code(verify::result_not_written),
+        help("name a file that can be written to, in a folder that exists: --output FORMAT=FILE")
+    )]
     Write(#[from] WriteResultError),
 }
 
@@ -62,17 +79,30 @@ pub(super) enum WriteResultError {
     Json(#[from] serde_json::Error),
 }
 
-fn is_missing(error: &ReadError) -> bool {
-    error.source.kind() == io::ErrorKind::NotFound
-}
-
 impl VerifyError {
+    /// Why a path was not opened: what is there but cannot be read may well be a ledger.
+    pub(super) fn not_opened(error: OpenSourceError) -> Self {
+        match error {
+            OpenSourceError::Read(error) => Self::Read(error),
+            OpenSourceError::NotFound(_) | OpenSourceError::NotALedger { .. } => {
+                Self::NotALedger(error)
+            }
+        }
+    }
+
+    /// Why there is no given checkpoint.
+    pub(super) fn no_checkpoint(error: ReadError) -> Self {
+        match error.source.kind() {
+            io::ErrorKind::NotFound => Self::NoCheckpoint(error),
+            _ => Self::Checkpoint(error),
+        }
+    }
+
     pub(super) fn exit_code(&self) -> u8 {
         match self {
-            Self::NotALedger(OpenSourceError::Read(_)) | Self::Read(_) | Self::Write(_) => INTERNAL,
-            Self::Checkpoint(error) if !is_missing(error) => INTERNAL,
+            Self::Read(_) | Self::Checkpoint(_) | Self::Write(_) => INTERNAL,
             Self::NotALedger(_)
-            | Self::Checkpoint(_)
+            | Self::NoCheckpoint(_)
             | Self::Paths(_)
             | Self::PathAndCommand(_)
             | Self::Later(_)

@@ -8,11 +8,7 @@ use ledger::bytes::hash::Hash;
 use ledger::bytes::key::{Base64, LocalKey, Signer};
 use ledger::bytes::time::{Clock, Stamp, Timestamp};
 use ledger::facts::control::{Control, Controls, Declared, Unsupported};
-use ledger::facts::execution::{
-    Execution, NotExecuted, Observed, Outcome, Output, PolicyRef, Program, RunId, RunResult,
-    RuntimeUsed, Start, Verdict, Workload,
-};
-use ledger::facts::host::{CgroupFacts, CgroupLayout, HostFacts, RunnerFacts};
+use ledger::facts::execution::{Execution, NotExecuted, Observed, Outcome, Output, Start, Verdict};
 use ledger::facts::list::{BlobList, List, Sealable};
 use ledger::facts::policy::Policy;
 use ledger::file::source::Source;
@@ -20,8 +16,11 @@ use ledger::finding::Code;
 use ledger::record::{Body, Custody, Genesis, Note, Record, Tool};
 
 use super::{CheckStatus, Demands, Moment, Verification, verify};
+use records::{BOOT, execution, host};
 
-const BOOT: &str = "6b1bcd0e-5f0b-4a3e-9a44-0f2b1d2c3e4f";
+#[path = "../../tests/it/support/records.rs"]
+mod records;
+
 const OTHER_BOOT: &str = "00000000-5f0b-4a3e-9a44-0f2b1d2c3e4f";
 
 /// A ledger in a folder of its own: genesis, then a host record.
@@ -157,33 +156,6 @@ fn policy(mode: &str) -> Vec<u8> {
     policy.effective_blob().unwrap()
 }
 
-fn host() -> HostFacts {
-    HostFacts {
-        architecture: "x86_64".to_owned(),
-        boot_id: BOOT.parse().unwrap(),
-        cgroup: CgroupFacts {
-            delegated: vec![],
-            layout: CgroupLayout::V2,
-        },
-        container: vec![],
-        distribution: None,
-        gid: 0,
-        groups: vec![],
-        kernel: "6.18.0".to_owned(),
-        landlock_abi: None,
-        lsms: None,
-        runner: RunnerFacts {
-            file: None,
-            sha256: Hash::of(b"runner"),
-            version: "0.1.0".to_owned(),
-        },
-        swap_bytes: None,
-        sysctls: std::collections::BTreeMap::new(),
-        uid: 0,
-        unmeasured: None,
-    }
-}
-
 fn declared(control: Control, value: Option<&str>) -> Declared {
     Declared {
         backup: None,
@@ -193,6 +165,7 @@ fn declared(control: Control, value: Option<&str>) -> Declared {
     }
 }
 
+/// A start whose policy asks for one control, and has it.
 fn start(policy: Hash) -> Start {
     Start {
         controls: Controls {
@@ -201,50 +174,7 @@ fn start(policy: Hash) -> Start {
             unsupported: vec![],
             wanted: vec![],
         },
-        host: U53::from(1),
-        key_reachable: None,
-        matrix: None,
-        policy: PolicyRef {
-            id: "p".to_owned(),
-            sha256: policy,
-        },
-        run: RunId::from_bytes([3; 16]),
-        runtime: RuntimeUsed {
-            id: "embedded".to_owned(),
-            launch: None,
-            sha256: None,
-            tier: None,
-            version: "0.1.0".to_owned(),
-        },
-        workload: Workload {
-            argv: Sealable::Clear(List::Inline(vec!["w".to_owned()])),
-            id: "w".to_owned(),
-            program: Program {
-                path: "/w".to_owned(),
-                sha256: None,
-            },
-        },
-    }
-}
-
-fn execution(start: u32, verdict: Verdict) -> Execution {
-    Execution {
-        artifacts: None,
-        cleanup: None,
-        observed: None,
-        result: RunResult {
-            duration_us: Some(U53::from(1_000)),
-            errno: None,
-            exit_code: Some(0),
-            outcome: Outcome::Exited,
-            reason: None,
-            signal: None,
-            stderr: None,
-            stdout: None,
-        },
-        start: U53::from(start),
-        unmeasured: None,
-        verdict,
+        ..records::start(policy)
     }
 }
 

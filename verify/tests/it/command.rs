@@ -3,24 +3,9 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 
-fn run(command: &mut Command) -> (i32, String, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().unwrap();
-    (
-        status.code().unwrap(),
-        String::from_utf8(stdout).unwrap(),
-        String::from_utf8(stderr).unwrap(),
-    )
-}
-
-fn valid() -> std::path::PathBuf {
-    super::vectors().join("valid/ledger")
-}
+use crate::support::{json, run, valid, vectors, verify};
 
 #[test]
 fn options_of_later_versions_are_refused_and_never_ignored() {
@@ -38,7 +23,7 @@ fn options_of_later_versions_are_refused_and_never_ignored() {
         &["--format", "markdown"],
         &["--output", "sarif=f"],
     ] {
-        let (code, stdout, stderr) = run(super::verify().arg(valid()).args(arguments));
+        let (code, stdout, stderr) = run(verify().arg(valid()).args(arguments));
         assert_eq!(code, 2, "{arguments:?}");
         assert!(
             stderr.contains("needs a later version"),
@@ -52,7 +37,7 @@ fn options_of_later_versions_are_refused_and_never_ignored() {
         &["report", "a", "-o", "page.html"],
         &["x.tlog-proof"],
     ] {
-        let (code, _, stderr) = run(super::verify().args(command));
+        let (code, _, stderr) = run(verify().args(command));
         assert_eq!(code, 2, "{command:?}");
         assert!(
             stderr.contains("needs a later version"),
@@ -68,7 +53,7 @@ fn what_is_no_ledger_is_usage_and_never_green() {
     fs::create_dir(&other).unwrap();
     fs::write(other.join("README.md"), "text").unwrap();
     for path in [folder.path().join("missing"), other] {
-        let (code, stdout, stderr) = run(super::verify().arg(&path).args(["--format", "json"]));
+        let (code, stdout, stderr) = run(verify().arg(&path).args(["--format", "json"]));
         assert_eq!(code, 2, "{stderr}");
         let result: serde_json::Value = serde_json::from_str(&stdout).unwrap();
         assert_eq!(result["exitCode"], 2);
@@ -79,9 +64,9 @@ fn what_is_no_ledger_is_usage_and_never_green() {
         );
         assert!(!stderr.is_empty());
     }
-    let (code, ..) = run(&mut super::verify());
+    let (code, ..) = run(&mut verify());
     assert_eq!(code, 2);
-    let (code, stdout, _) = run(super::verify().args(["--json", "--nonsense"]));
+    let (code, stdout, _) = run(verify().args(["--json", "--nonsense"]));
     let result: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((code, &result["exitCode"]), (2, &2.into()));
 }
@@ -90,27 +75,21 @@ fn what_is_no_ledger_is_usage_and_never_green() {
 fn an_empty_ledger_is_13_and_an_emptied_one_10() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    assert_eq!(run(super::verify().arg(path)).0, 13);
+    assert_eq!(run(verify().arg(path)).0, 13);
     fs::create_dir(path.join("records")).unwrap();
-    assert_eq!(run(super::verify().arg(path)).0, 13);
-    assert_eq!(
-        run(super::verify().arg(path).arg("--require-checkpoint")).0,
-        13
-    );
-    let checkpoint = super::vectors().join("valid_with_checkpoint/ledger/checkpoint");
-    let (code, stdout, _) = run(super::verify()
-        .arg(path)
-        .arg("--checkpoint")
-        .arg(&checkpoint));
+    assert_eq!(run(verify().arg(path)).0, 13);
+    assert_eq!(run(verify().arg(path).arg("--require-checkpoint")).0, 13);
+    let checkpoint = vectors().join("valid_with_checkpoint/ledger/checkpoint");
+    let (code, stdout, _) = run(verify().arg(path).arg("--checkpoint").arg(&checkpoint));
     assert_eq!(code, 10);
     assert!(stdout.contains("tail-truncated"), "{stdout}");
     fs::copy(checkpoint, path.join("checkpoint")).unwrap();
     fs::remove_dir(path.join("records")).unwrap();
-    assert_eq!(run(super::verify().arg(path)).0, 10);
+    assert_eq!(run(verify().arg(path)).0, 10);
     // Empty or all zero, as a crash may leave it, it counts as absent.
     for absent in [&b""[..], &[0; 200]] {
         fs::write(path.join("checkpoint"), absent).unwrap();
-        assert_eq!(run(super::verify().arg(path)).0, 13);
+        assert_eq!(run(verify().arg(path)).0, 13);
     }
 }
 
@@ -118,7 +97,7 @@ fn an_empty_ledger_is_13_and_an_emptied_one_10() {
 fn an_unreadable_file_is_no_verdict() {
     let folder = tempfile::tempdir().unwrap();
     // The checkpoint that is given is a folder: open works, read fails, for root too.
-    let (code, stdout, stderr) = run(super::verify()
+    let (code, stdout, stderr) = run(verify()
         .arg(valid())
         .arg("--json")
         .arg("--checkpoint")
@@ -126,16 +105,122 @@ fn an_unreadable_file_is_no_verdict() {
     assert_eq!(code, 1, "{stderr}");
     assert!(stderr.contains("Is a directory"), "{stderr}");
     assert!(stderr.contains(folder.path().file_name().unwrap().to_str().unwrap()));
+    assert!(stderr.contains("verify::checkpoint_unreadable"), "{stderr}");
+    assert!(stderr.contains("help: "), "{stderr}");
     let result: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(result["exitCode"], 1);
+    // One that is not there is a slip of whoever typed it.
+    let missing = folder.path().join("missing");
+    let (code, _, stderr) = run(verify().arg(valid()).arg("--checkpoint").arg(&missing));
+    assert_eq!(code, 2, "{stderr}");
+    assert!(stderr.contains("type --checkpoint FILE"), "{stderr}");
+}
+
+/// A copy of a ledger with a stored checkpoint.
+fn with_checkpoint(at: &Path) {
+    let from = vectors().join("valid_with_checkpoint/ledger");
+    fs::create_dir(at.join("records")).unwrap();
+    for name in ["checkpoint", "records/00000000.jsonl"] {
+        fs::copy(from.join(name), at.join(name)).unwrap();
+    }
+}
+
+#[test]
+fn what_may_not_be_read_is_named_and_is_no_verdict() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = folder.path().join("ledger");
+    let given = folder.path().join("given");
+    fs::create_dir(&ledger).unwrap();
+    with_checkpoint(&ledger);
+    fs::copy(ledger.join("checkpoint"), &given).unwrap();
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for (path, named) in [
+        (given.clone(), "verify::checkpoint_unreadable"),
+        (ledger.join("checkpoint"), "verify::unreadable"),
+        (ledger.join("records/00000000.jsonl"), "verify::unreadable"),
+        (ledger.join("records"), "verify::unreadable"),
+        (ledger.clone(), "verify::unreadable"),
+    ] {
+        let before = fs::metadata(&path).unwrap().permissions().mode();
+        mode(&path, 0);
+        if fs::File::open(&path).is_ok() {
+            mode(&path, before);
+            eprintln!(
+                "SKIPPED: what_may_not_be_read_is_named_and_is_no_verdict: root may open every file"
+            );
+            return;
+        }
+        let mut command = verify();
+        command.arg(&ledger).arg("--checkpoint").arg(&given);
+        let (code, stdout, stderr) = run(command.arg("--json"));
+        mode(&path, before);
+        let name = path.display();
+        assert_eq!(code, 1, "{name}: {stderr}");
+        let result: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+        let error = result["error"].as_str().unwrap();
+        assert!(error.contains(&format!("cannot open {name}: ")), "{error}");
+        assert!(error.contains("Permission denied"), "{error}");
+        assert!(stderr.contains(named), "{name}: {stderr}");
+        assert!(stderr.contains("check "), "{name}: {stderr}");
+        assert!(!stderr.contains("not_a_ledger"), "{name}: {stderr}");
+    }
+}
+
+#[test]
+fn a_folder_for_a_stored_checkpoint_is_a_finding_about_it() {
+    let folder = tempfile::tempdir().unwrap();
+    with_checkpoint(folder.path());
+    let checkpoint = folder.path().join("checkpoint");
+    fs::remove_file(&checkpoint).unwrap();
+    fs::create_dir(&checkpoint).unwrap();
+    let output = verify().arg(folder.path()).arg("--json").output().unwrap();
+    assert_eq!(output.status.code(), Some(10));
+    let finding = &json(&output)["findings"][0];
+    assert_eq!(finding["code"], "checkpoint-invalid");
+    assert_eq!(finding["place"]["file"], "checkpoint");
+}
+
+#[test]
+fn wrong_usage_says_what_to_type() {
+    let file = vectors().join("valid/expected.json");
+    let (folder, file) = (file.parent().unwrap(), file.to_str().unwrap());
+    for (arguments, says) in [
+        (&[][..], "type `verify PATH`"),
+        (&["/nonexistent"], "type `verify PATH`"),
+        (&[folder.to_str().unwrap()], "type `verify PATH`"),
+        (&[file, "--checkpoint", "/nonexistent"], "--checkpoint FILE"),
+        (&[file, file], "`verify PATH` checks one ledger"),
+        (&[file, "explain"], "`verify explain [CODE]`"),
+        (&["explain", "nonsense"], "`verify explain` lists"),
+        (&[file, "--threads", "0"], "such as --threads 4"),
+        (&[file, "--threads", "many"], "such as --threads 4"),
+        (&[file, "--format", "xml"], "expected human or json"),
+        (
+            &[file, "--output", "r.json"],
+            "such as --output json=result.json",
+        ),
+        (&[file, "--nonsense"], "Usage: "),
+        (&["diff", "a", "b"], "leave it out"),
+    ] {
+        let (code, stdout, stderr) = run(verify().args(arguments));
+        assert_eq!((code, stdout.as_str()), (2, ""), "{arguments:?}: {stderr}");
+        // However the lines were broken.
+        let flat = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains(says), "{arguments:?}: {stderr}");
+    }
+    let (_, _, stderr) = run(verify().args(["explain", "nonsense"]));
+    assert_eq!(stderr.matches("nonsense").count(), 1, "{stderr}");
 }
 
 #[test]
 fn reads_standard_input_and_single_files() {
     let file = valid().join("records/00000000.jsonl");
-    let (code, from_file, _) = run(super::verify().arg(&file).arg("--json"));
+    let (code, from_file, _) = run(verify().arg(&file).arg("--json"));
     assert_eq!(code, 0);
-    let mut child = super::verify()
+    let mut child = verify()
         .args(["-", "--json"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -149,7 +234,7 @@ fn reads_standard_input_and_single_files() {
         .unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(from_file.as_bytes(), output.stdout);
-    let result = super::json(&output);
+    let result = json(&output);
     let status = |id: &str| {
         let checks = result["checks"].as_array().unwrap();
         let check = checks.iter().find(|check| check["id"] == id).unwrap();
@@ -163,7 +248,7 @@ fn reads_standard_input_and_single_files() {
 
 #[test]
 fn the_result_has_exactly_its_fields() {
-    let (_, stdout, _) = run(super::verify().arg(valid()).arg("--json"));
+    let (_, stdout, _) = run(verify().arg(valid()).arg("--json"));
     assert_eq!(stdout.lines().count(), 1);
     let result: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     let names = |value: &serde_json::Value| -> Vec<String> {
@@ -199,18 +284,18 @@ fn the_result_has_exactly_its_fields() {
 
 #[test]
 fn a_required_checkpoint_must_cover_the_head() {
-    let extends = super::vectors().join("valid_extends_checkpoint_given");
+    let extends = vectors().join("valid_extends_checkpoint_given");
     let given = extends.join("given-checkpoint");
-    let (code, stdout, _) = run(super::verify()
+    let (code, stdout, _) = run(verify()
         .arg(extends.join("ledger"))
         .arg("--checkpoint")
         .arg(&given)
         .args(["--require-checkpoint", "--json"]));
     assert_eq!(code, 11);
     assert!(stdout.contains("checkpoint-required"), "{stdout}");
-    let whole = super::vectors().join("valid_with_checkpoint/ledger");
+    let whole = vectors().join("valid_with_checkpoint/ledger");
     let command = |require: &[&str]| {
-        run(super::verify()
+        run(verify()
             .arg(&whole)
             .args(require)
             .arg("--checkpoint")
@@ -219,13 +304,10 @@ fn a_required_checkpoint_must_cover_the_head() {
     };
     assert_eq!(command(&["--require-checkpoint"]), 0);
     // The stored one proves nothing against whoever holds the folder.
-    let alone = run(super::verify().arg(&whole).arg("--require-checkpoint"));
+    let alone = run(verify().arg(&whole).arg("--require-checkpoint"));
     assert_eq!(alone.0, 11);
-    let closed = super::vectors().join("closed/ledger");
-    assert_eq!(
-        run(super::verify().arg(closed).arg("--require-checkpoint")).0,
-        0
-    );
+    let closed = vectors().join("closed/ledger");
+    assert_eq!(run(verify().arg(closed).arg("--require-checkpoint")).0, 0);
 }
 
 #[test]
@@ -233,7 +315,7 @@ fn one_run_writes_several_formats() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     let output = |format: &str, path: &Path| format!("{format}={}", path.display());
-    let (code, stdout, _) = run(super::verify()
+    let (code, stdout, _) = run(verify()
         .arg(valid())
         .args(["--output", &output("json", &file("a.json"))])
         .args(["--output", &output("human", &file("b.txt"))])
@@ -246,20 +328,20 @@ fn one_run_writes_several_formats() {
     let text = fs::read_to_string(file("b.txt")).unwrap();
     assert!(text.starts_with("VERIFIED"), "no colours in files: {text}");
     let nowhere = output("json", &file("missing/c.json"));
-    let (code, _, stderr) = run(super::verify().arg(valid()).args(["--output", &nowhere]));
+    let (code, _, stderr) = run(verify().arg(valid()).args(["--output", &nowhere]));
     assert_eq!(code, 1);
     assert!(stderr.contains("c.json"), "{stderr}");
 }
 
 #[test]
 fn colours_are_a_choice() {
-    let plain = run(super::verify().arg(valid()).env("NO_COLOR", "1")).1;
+    let plain = run(verify().arg(valid()).env("NO_COLOR", "1")).1;
     assert!(!plain.contains('\u{1b}'));
-    let piped = run(super::verify().arg(valid())).1;
+    let piped = run(verify().arg(valid())).1;
     assert!(!piped.contains('\u{1b}'));
-    let forced = run(super::verify().arg(valid()).env("FORCE_COLOR", "1")).1;
+    let forced = run(verify().arg(valid()).env("FORCE_COLOR", "1")).1;
     assert!(forced.contains('\u{1b}'));
-    let never = run(super::verify()
+    let never = run(verify()
         .arg(valid())
         .args(["--color", "never"])
         .env("FORCE_COLOR", "1"));
@@ -268,7 +350,7 @@ fn colours_are_a_choice() {
 
 #[test]
 fn a_reader_that_went_away_is_no_error() {
-    let mut child = super::verify()
+    let mut child = verify()
         .arg(valid())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -282,15 +364,15 @@ fn a_reader_that_went_away_is_no_error() {
 
 #[test]
 fn explains_every_code_offline() {
-    let (code, list, _) = run(super::verify().arg("explain"));
+    let (code, list, _) = run(verify().arg("explain"));
     assert_eq!(code, 0);
     for code in ledger::finding::Code::ALL {
         assert!(list.contains(code.as_str()));
-        let (status, page, _) = run(super::verify().args(["explain", code.as_str()]));
+        let (status, page, _) = run(verify().args(["explain", code.as_str()]));
         assert_eq!(status, 0);
         assert!(page.contains(code.as_str()), "{code}");
     }
-    let (code, _, stderr) = run(super::verify().args(["explain", "nonsense"]));
+    let (code, _, stderr) = run(verify().args(["explain", "nonsense"]));
     assert_eq!(code, 2);
     assert!(stderr.contains("nonsense"));
 }
@@ -300,7 +382,7 @@ fn a_failure_is_written_where_a_result_was_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("r.json");
     let output = format!("json={}", file.display());
-    let other = super::vectors();
+    let other = vectors();
     for (arguments, expected) in [
         (&["/nonexistent"][..], 2),
         (&["--nonsense"], 2),
@@ -311,7 +393,7 @@ fn a_failure_is_written_where_a_result_was_asked_for() {
         (&["-", "--output", "json=/nonexistent/r.json"], 1),
     ] {
         fs::write(&file, r#"{"exitCode":0}"#).unwrap();
-        let mut command = super::verify();
+        let mut command = verify();
         command.stdin(Stdio::null()).args(["--output", &output]);
         let (code, _, stderr) = run(command.args(arguments));
         assert_eq!(code, expected, "{arguments:?}: {stderr}");
@@ -325,7 +407,7 @@ fn a_failure_is_written_where_a_result_was_asked_for() {
     let link = folder.path().join("link");
     std::os::unix::fs::symlink(&file, &link).unwrap();
     let output = format!("--output=json={}", link.display());
-    let (code, ..) = run(super::verify()
+    let (code, ..) = run(verify()
         .arg(valid())
         .args([&output, "--output=json=/dev/null"]));
     assert_eq!(code, 0);
@@ -346,12 +428,12 @@ fn options_stand_before_and_after_a_command() {
         &["explain", code, "--json"],
         &["--color", "never", "explain", code, "--format", "json"],
     ] {
-        let (status, stdout, stderr) = run(super::verify().args(arguments));
+        let (status, stdout, stderr) = run(verify().args(arguments));
         assert_eq!(status, 0, "{arguments:?}: {stderr}");
         let result: serde_json::Value = serde_json::from_str(&stdout).unwrap();
         assert_eq!(result["code"], code);
     }
-    let (status, stdout, _) = run(super::verify().args(["--quiet", "explain", code]));
+    let (status, stdout, _) = run(verify().args(["--quiet", "explain", code]));
     assert_eq!(status, 0);
     assert!(stdout.contains(code));
     for (arguments, says) in [
@@ -359,7 +441,7 @@ fn options_stand_before_and_after_a_command() {
         (&["a", "explain", code], "a command takes no ledger"),
         (&["--trust", "f", "explain", code], "needs a later version"),
     ] {
-        let (status, stdout, stderr) = run(super::verify().args(arguments));
+        let (status, stdout, stderr) = run(verify().args(arguments));
         assert_eq!((status, stdout.as_str()), (2, ""), "{arguments:?}");
         assert!(stderr.contains(says), "{stderr}");
     }
@@ -380,7 +462,7 @@ fn hostile_names_reach_no_terminal() {
     fs::write(other.join(hostile), "").unwrap();
     for path in [folder.path(), &missing, &other] {
         for format in ["human", "json"] {
-            let (code, stdout, stderr) = run(super::verify().arg(path).args(["--format", format]));
+            let (code, stdout, stderr) = run(verify().arg(path).args(["--format", format]));
             assert_ne!(code, 0);
             assert!(
                 !unclean(&stdout) && !unclean(&stderr),
@@ -394,7 +476,7 @@ fn hostile_names_reach_no_terminal() {
         &["--format", hostile],
         &[hostile, hostile],
     ] {
-        let (code, stdout, stderr) = run(super::verify().args(arguments));
+        let (code, stdout, stderr) = run(verify().args(arguments));
         assert_eq!(code, 2);
         assert!(!unclean(&stdout) && !unclean(&stderr), "{stderr:?}");
     }

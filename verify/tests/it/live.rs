@@ -3,111 +3,16 @@
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use ledger::bytes::canon::U53;
 use ledger::bytes::hash::Hash;
-use ledger::bytes::time::{Clock, Stamp};
-use ledger::facts::control::Controls;
-use ledger::facts::execution::{
-    Execution, Outcome, PolicyRef, Program, RunId, RunResult, RuntimeUsed, Start, Verdict, Workload,
-};
-use ledger::facts::host::{CgroupFacts, CgroupLayout, HostFacts, RunnerFacts};
-use ledger::facts::list::{List, Sealable};
+use ledger::facts::execution::{RunId, Start, Verdict};
 use ledger::facts::policy::Policy;
 use ledger::file::source::Source;
-use ledger::file::store::{
-    Durability, KeyChoice, OpenOptions, SEGMENT_RECORDS, Store, segment_name,
-};
-use ledger::record::{Body, Note, Tool};
+use ledger::file::store::{Durability, SEGMENT_RECORDS, Store, segment_name};
+use ledger::record::Body;
 use verify::rules::{Demands, verify};
 
-const BOOT: &str = "6b1bcd0e-5f0b-4a3e-9a44-0f2b1d2c3e4f";
-
-fn stamp() -> Stamp {
-    Stamp {
-        time: "2026-11-29T12:00:00.000000Z".parse().unwrap(),
-        clock: Clock {
-            boot_id: BOOT.parse().unwrap(),
-            since_boot_us: U53::from(1),
-        },
-    }
-}
-
-fn host() -> HostFacts {
-    HostFacts {
-        architecture: "x86_64".to_owned(),
-        boot_id: BOOT.parse().unwrap(),
-        cgroup: CgroupFacts {
-            delegated: vec![],
-            layout: CgroupLayout::V2,
-        },
-        container: vec![],
-        distribution: None,
-        gid: 0,
-        groups: vec![],
-        kernel: "6.18.0".to_owned(),
-        landlock_abi: None,
-        lsms: None,
-        runner: RunnerFacts {
-            file: None,
-            sha256: Hash::of(b"runner"),
-            version: "0.1.0".to_owned(),
-        },
-        swap_bytes: None,
-        sysctls: std::collections::BTreeMap::new(),
-        uid: 0,
-        unmeasured: None,
-    }
-}
-
-fn start(run: RunId, host: U53, policy: Hash) -> Start {
-    Start {
-        controls: Controls::default(),
-        host,
-        key_reachable: None,
-        matrix: None,
-        policy: PolicyRef {
-            id: "p".to_owned(),
-            sha256: policy,
-        },
-        run,
-        runtime: RuntimeUsed {
-            id: "embedded".to_owned(),
-            launch: None,
-            sha256: None,
-            tier: None,
-            version: "0.1.0".to_owned(),
-        },
-        workload: Workload {
-            argv: Sealable::Clear(List::Inline(vec!["w".to_owned()])),
-            id: "w".to_owned(),
-            program: Program {
-                path: "/w".to_owned(),
-                sha256: None,
-            },
-        },
-    }
-}
-
-fn execution(start: U53) -> Execution {
-    Execution {
-        artifacts: None,
-        cleanup: None,
-        observed: None,
-        result: RunResult {
-            duration_us: Some(U53::from(1_000)),
-            errno: None,
-            exit_code: Some(0),
-            outcome: Outcome::Exited,
-            reason: None,
-            signal: None,
-            stderr: None,
-            stdout: None,
-        },
-        start,
-        unmeasured: None,
-        verdict: Verdict::AsRequested,
-    }
-}
+use crate::support::records::{execution, host, start};
+use crate::support::{append, open, stamp};
 
 /// One run for each word to go on, its end kept by this durability.
 fn write_runs(store: &mut Store, policy: Hash, end: Durability, go: Receiver<u128>) {
@@ -116,31 +21,18 @@ fn write_runs(store: &mut Store, policy: Hash, end: Durability, go: Receiver<u12
         let lock = store.begin_run(run).unwrap();
         store.ready(&stamp()).unwrap();
         let host = store.host(&host(), &stamp()).unwrap();
-        let begun = Body::Start(Box::new(start(run, host, policy)));
+        let begun = Body::Start(Box::new(Start {
+            host,
+            run,
+            ..start(policy)
+        }));
         let begun = store
             .append(begun, None, &stamp(), Durability::Deferred)
             .unwrap();
-        let ended = Body::Execution(Box::new(execution(begun.sequence)));
+        let ended = Body::Execution(Box::new(execution(begun.sequence, Verdict::AsRequested)));
         store.append(ended, None, &stamp(), end).unwrap();
         drop(lock);
     }
-}
-
-fn open(at: &Path) -> Store {
-    let (dir, keys) = (at.join("ledger"), at.join("keys"));
-    let options = OpenOptions {
-        dir: &dir,
-        key: KeyChoice::Own,
-        key_folder: &keys,
-        accept_rollback: false,
-        tool: Tool {
-            name: "test".into(),
-            version: "1".into(),
-        },
-        host_name: "host",
-        create: true,
-    };
-    Store::open(&options, &stamp()).unwrap()
 }
 
 fn put_policy(store: &mut Store) -> Hash {
@@ -226,19 +118,9 @@ fn a_ledger_verifies_while_it_passes_the_border_of_a_segment() {
     let at = tempfile::tempdir().unwrap();
     let mut store = open(at.path());
     while store.size() < SEGMENT_RECORDS - 5 {
-        let note = Body::Note(Note {
-            text: "n".to_owned(),
-        });
-        store
-            .append(note, None, &stamp(), Durability::Deferred)
-            .unwrap();
+        append(&mut store, "n", Durability::Deferred);
     }
-    let note = Body::Note(Note {
-        text: "kept".to_owned(),
-    });
-    store
-        .append(note, None, &stamp(), Durability::Durable)
-        .unwrap();
+    append(&mut store, "kept", Durability::Durable);
     drop(store);
     let records = watch(at.path(), 2, 6);
     assert!(records > SEGMENT_RECORDS, "{records}");

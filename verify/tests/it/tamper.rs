@@ -10,6 +10,8 @@ use ledger::file::source::Source;
 use ledger::finding::{Class, Code, Finding};
 use verify::rules::{Demands, Verification, verify};
 
+use crate::support::vectors;
+
 /// Vectors that verify, whose every byte counts.
 const WHOLE: [&str; 7] = [
     "closed",
@@ -29,7 +31,7 @@ struct Copy {
 
 impl Copy {
     fn of(vector: &str) -> Self {
-        let from = super::vectors().join(vector).join("ledger");
+        let from = vectors().join(vector).join("ledger");
         let mut copy = Self {
             at: tempfile::tempdir().unwrap(),
             files: vec![],

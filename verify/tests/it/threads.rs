@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Cursor;
 use std::num::NonZeroUsize;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use ledger::file::source::Source;
 use proptest::prelude::*;
@@ -11,7 +11,8 @@ use proptest::test_runner::FileFailurePersistence;
 use verify::document::Document;
 use verify::rules::{Demands, verify_with};
 
-use super::made::{self, Shape};
+use crate::made::{self, Shape};
+use crate::support::{vectors, verify};
 
 /// Enough for several batches: a batch holds at most 128 lines.
 const RECORDS: u64 = 330;
@@ -35,7 +36,7 @@ fn all_the_same(lines: &[u8]) -> String {
 }
 
 fn run(vector: &std::path::Path, format: &str, threads: &str) -> Output {
-    let mut command = super::verify();
+    let mut command = verify();
     command.arg(vector.join("ledger")).arg("--all");
     command.args(["--format", format, "--threads", threads]);
     let given = vector.join("given-checkpoint");
@@ -47,7 +48,7 @@ fn run(vector: &std::path::Path, format: &str, threads: &str) -> Output {
 
 #[test]
 fn through_the_binary_over_every_vector() {
-    for entry in fs::read_dir(super::vectors()).unwrap() {
+    for entry in fs::read_dir(vectors()).unwrap() {
         let vector = entry.unwrap().path();
         for format in ["human", "json"] {
             let one = run(&vector, format, "1");
@@ -76,10 +77,32 @@ fn a_long_ledger_with_rotations() {
 
 #[test]
 fn no_threads_and_too_many() {
-    let vector = super::vectors().join("valid");
+    let vector = vectors().join("valid");
     assert_eq!(run(&vector, "json", "0").status.code(), Some(2));
     assert_eq!(run(&vector, "json", "x").status.code(), Some(2));
     assert_eq!(run(&vector, "json", "1000000").status.code(), Some(0));
+}
+
+#[test]
+fn under_a_limit_of_memory_it_uses_fewer() {
+    let at = tempfile::tempdir().unwrap();
+    let records = at.path().join("records.jsonl");
+    fs::write(&records, made::lines(2_000, 4, Shape::default()).unwrap()).unwrap();
+    let run = |command: &mut Command| {
+        command
+            .args(["--json", "--threads", "64"])
+            .output()
+            .unwrap()
+    };
+    let expected = run(verify().arg(&records));
+    assert_eq!(expected.status.code(), Some(0));
+    // In KiB: for this thread alone, and for some others.
+    for limit in ["40000", "100000", "200000", "400000"] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -v \"$0\" && exec \"$@\"", limit]);
+        let found = run(command.arg(verify().get_program()).arg(&records));
+        assert_eq!(found, expected, "ulimit -v {limit}");
+    }
 }
 
 proptest! {

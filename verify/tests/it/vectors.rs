@@ -9,6 +9,8 @@ use ledger::finding::{Class, Code};
 use serde::Deserialize;
 use verify::rules::{Demands, Verification};
 
+use crate::support::{json, vectors, verify};
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Expected {
@@ -46,7 +48,7 @@ impl Vector {
 }
 
 fn all() -> Vec<Vector> {
-    let vectors: Vec<Vector> = fs::read_dir(super::vectors())
+    let vectors: Vec<Vector> = fs::read_dir(vectors())
         .unwrap()
         .map(|entry| {
             let folder = entry.unwrap().path();
@@ -87,7 +89,7 @@ fn through_the_library() {
 #[test]
 fn through_the_binary() {
     for vector in all() {
-        let mut command = super::verify();
+        let mut command = verify();
         command
             .arg(vector.folder.join("ledger"))
             .args(["--format", "json"]);
@@ -95,7 +97,7 @@ fn through_the_binary() {
             command.arg("--checkpoint").arg(given);
         }
         let output = command.output().unwrap();
-        let result = super::json(&output);
+        let result = json(&output);
         let exit_code = output.status.code().unwrap();
         assert_eq!(result["exitCode"], exit_code, "{}", vector.name);
         let findings = result["findings"].as_array().unwrap();
@@ -115,7 +117,7 @@ fn through_the_binary() {
 #[test]
 fn the_verdict_stands_in_the_first_line_for_people() {
     for vector in all() {
-        let mut command = super::verify();
+        let mut command = verify();
         command.arg(vector.folder.join("ledger")).arg("-q");
         if let Some(given) = vector.given() {
             command.arg("--checkpoint").arg(given);

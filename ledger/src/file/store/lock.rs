@@ -8,17 +8,25 @@ use std::fmt;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
 use super::layout::Layout;
 use crate::facts::execution::RunId;
 use crate::file::durable::{self, FileError};
+
+/// How long another writer is waited for without a word.
+const SILENT: Duration = Duration::from_secs(1);
 
 /// The lock around every append.
 #[derive(Debug)]
 pub(super) struct LedgerLock {
     path: PathBuf,
     file: File,
+    /// Says that another writer is waited for; absent when nobody asked for it, and once that was said.
+    say_waiting: Option<fn(&Path)>,
 }
 
 /// Why a ledger could not be locked.
@@ -54,10 +62,14 @@ const LOCAL: &str = "put the ledger on a local file system";
 
 impl LedgerLock {
     /// Opens the lock file and holds that it locks. The lock is free afterwards.
-    pub(super) fn open(layout: &Layout) -> Result<Self, LockError> {
+    pub(super) fn open(layout: &Layout, say_waiting: Option<fn(&Path)>) -> Result<Self, LockError> {
         let path = layout.lock();
         let file = durable::open_or_create(&path)?;
-        let mut lock = Self { path, file };
+        let mut lock = Self {
+            path,
+            file,
+            say_waiting,
+        };
         lock.acquire()?;
         let second = durable::open_or_create(&lock.path)?;
         let both = durable::try_lock(&second, &lock.path)?;
@@ -72,7 +84,7 @@ impl LedgerLock {
     /// does this.
     pub(super) fn acquire(&mut self) -> Result<(), FileError> {
         loop {
-            durable::lock(&self.file, &self.path)?;
+            self.wait()?;
             let held = durable::inspect(&self.file, &self.path)?;
             let named = durable::inspect_name(&self.path)?;
             if named.is_some_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino())) {
@@ -80,6 +92,38 @@ impl LedgerLock {
             }
             self.file = durable::open_or_create(&self.path)?;
         }
+    }
+
+    /// Waits for the lock of the file that is open, and says so once when that takes long.
+    fn wait(&mut self) -> Result<(), FileError> {
+        if durable::try_lock(&self.file, &self.path)? {
+            return Ok(());
+        }
+        let Some(say) = self.say_waiting else {
+            return durable::lock(&self.file, &self.path);
+        };
+        let folder = self.path.parent().unwrap_or(&self.path);
+        // flock(2) knows no time limit. Whoever speaks is gone before this returns: no run is begun beside a thread.
+        let (locked, said) = thread::scope(|scope| {
+            let (over, is_over) = channel::<()>();
+            let speak = move || {
+                let late = is_over.recv_timeout(SILENT) == Err(RecvTimeoutError::Timeout);
+                if late {
+                    say(folder);
+                }
+                late
+            };
+            // Where the system gives no thread, the wait is as long and nothing is said.
+            let speaker = thread::Builder::new().spawn_scoped(scope, speak);
+            let locked = durable::lock(&self.file, &self.path);
+            drop(over);
+            let said = speaker.is_ok_and(|speaker| speaker.join().unwrap_or(true));
+            (locked, said)
+        });
+        if said {
+            self.say_waiting = None;
+        }
+        locked
     }
 
     pub(super) fn release(&self) -> Result<(), FileError> {

@@ -47,6 +47,9 @@ pub struct OpenOptions<'a> {
     pub host_name: &'a str,
     /// Begin a ledger when there is none.
     pub create: bool,
+    /// Called with the ledger's folder when another writer has kept this one waiting for a second, at the opening or
+    /// at a later append: once for each opened ledger, while it waits, from a thread that ends with the wait.
+    pub say_waiting: Option<fn(&Path)>,
 }
 
 /// A key to sign with, and the file it is kept in.
@@ -81,7 +84,7 @@ impl Store {
             refuse_to_begin(options, &layout)?;
         }
         durable::create_folders(layout.root())?;
-        let mut lock = LedgerLock::open(&layout)?;
+        let mut lock = LedgerLock::open(&layout, options.say_waiting)?;
         lock.acquire()?;
         let folder = Folder::of(layout.root())?;
         let store = if durable::inspect_path(&layout.segment(0))?.is_some() {

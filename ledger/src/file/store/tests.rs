@@ -89,6 +89,7 @@ impl Place {
             },
             host_name: "host",
             create: true,
+            say_waiting: None,
         };
         change(&mut options);
         Store::open(&options, &stamp())
