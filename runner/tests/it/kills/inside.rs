@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use runner::sys::process::children_of;
 
-use super::{Killing, Process, has_stopped, marked, pid, signal, tree, verifies};
+use super::{Killing, Process, has_stopped, init_of, marked, pid, signal, tree, verifies};
 use crate::world::{Ran, ready, until};
 
 #[test]
@@ -17,7 +17,7 @@ fn whoever_opens_the_ledger_next_waits_for_the_end_of_a_tree() {
     assert!(has_stopped(&child));
     until("the tree", || tree(pid(&child)).len() >= 3);
     let all = tree(pid(&child));
-    let init = children_of(pid(&child)).unwrap()[0];
+    let init = init_of(&child);
     // A pid 1 that cannot act at once, as on a machine under load.
     signal(init, Signal::SIGSTOP);
     child.kill().unwrap();
@@ -39,7 +39,7 @@ fn a_tree_that_does_not_end_is_said() {
     command.env("RUNNER_KILL", "during output=STOP");
     let mut child = command.spawn().unwrap();
     assert!(has_stopped(&child));
-    let init = children_of(pid(&child)).unwrap()[0];
+    let init = init_of(&child);
     signal(init, Signal::SIGSTOP);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -70,7 +70,7 @@ fn a_killed_pid_1_is_never_an_exit() {
         command.env("RUNNER_KILL", format!("{point}=STOP"));
         let child = command.spawn().unwrap();
         assert!(has_stopped(&child), "{point}");
-        let init = children_of(pid(&child)).unwrap()[0];
+        let init = init_of(&child);
         signal(init, Signal::SIGKILL);
         until("the end of pid 1", || Process::find(init).is_none());
         signal(pid(&child), Signal::SIGCONT);
@@ -99,10 +99,10 @@ fn a_workload_killed_from_outside_was_killed() {
             .exec_command(&killing.flags, &workload)
             .spawn()
             .unwrap();
-        let mut at = pid(&child);
-        // The runner's child is pid 1, whose child is the shell, whose child is another.
+        // The child of pid 1 is the shell, whose child is another.
         until("the tree", || tree(pid(&child)).len() >= 4);
-        for _ in 0..=depth {
+        let mut at = init_of(&child);
+        for _ in 0..depth {
             at = children_of(at).unwrap()[0];
         }
         signal(at, Signal::SIGKILL);
