@@ -297,19 +297,20 @@ impl Store {
             Body::Genesis(_) | Body::Key(_) | Body::Recovery(_) | Body::Close(_) => {
                 return Err(AppendError::Kind(body.kind()));
             }
-            Body::Host(_) | Body::Start(_) | Body::Execution(_) | Body::Note(_) => {}
+            Body::Host(_)
+            | Body::Start(_)
+            | Body::Execution(_)
+            | Body::Probe(_)
+            | Body::Matrix(_)
+            | Body::Note(_) => {}
         }
         self.locked(|store| {
             store.catch_up(stamp)?;
             // Whoever took the run for dead closed it: a second end would make the ledger invalid for good.
-            if let Body::Execution(ended) = &body
-                && !store
-                    .state
-                    .open
-                    .iter()
-                    .any(|open| open.sequence == ended.start)
+            if let Some(ended) = body.ends()
+                && !store.state.open.iter().any(|open| open.sequence == ended)
             {
-                return Err(AppendError::Ended(ended.start));
+                return Err(AppendError::Ended(ended));
             }
             store.write_record(body, opened, stamp, durability)
         })

@@ -198,7 +198,9 @@ impl Visitor for Rules {
                 }
                 Kind::Other
             }
-            Body::Genesis(_)
+            Body::Probe(_)
+            | Body::Matrix(_)
+            | Body::Genesis(_)
             | Body::Note(_)
             | Body::Key(_)
             | Body::Recovery(_)

@@ -84,12 +84,11 @@ impl State {
                 run: start.run,
                 sequence: record.sequence,
             }),
-            Body::Execution(ended) => self.open.retain(|start| start.sequence != ended.start),
-            Body::Genesis(_)
-            | Body::Note(_)
-            | Body::Key(_)
-            | Body::Recovery(_)
-            | Body::Close(_) => {}
+            body => {
+                if let Some(ended) = body.ends() {
+                    self.open.retain(|start| start.sequence != ended);
+                }
+            }
         }
         self.fresh.extend(self.frontier.push(hash));
         self.chain = chain;
