@@ -100,7 +100,7 @@ impl Drop for Begun {
         let made = self
             .asked
             .take()
-            .and_then(|asked| asked.starter.answer().ok());
+            .and_then(|asked| asked.starter.answered().ok());
         let process = self.process.take().map(|process| process.pidfd);
         for pidfd in made.map(|made| made.pidfd).into_iter().chain(process) {
             // Gone already is as good.

@@ -16,7 +16,8 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use crate::init::wire::{self, ProgramReport, ProgramSpec, Report, Spec, TreeReport, WireError};
 use crate::mechanism::{Failure, Outcomes};
 use crate::plan::{Asked, Begun, LaunchError, Plan, Program, Streams, Waiting};
-use crate::sys::clone::{self, Child, Image, Stage};
+use crate::sys::clone::{self, Child, Image, SpawnError, Stage};
+use crate::sys::identity;
 use crate::sys::mount;
 use crate::sys::starter::{ForkError, Forked, Starter};
 
@@ -66,8 +67,11 @@ pub(super) fn begin(
         name: wire::INIT_NAME,
         descriptors,
     };
-    let held = clone::spawn(child).map_err(|error| LaunchError::Namespaces {
-        errno: crate::sys::errno_name(&error),
+    let held = clone::spawn(child).map_err(|error| match error {
+        SpawnError::Clone(error) => LaunchError::Namespaces {
+            errno: crate::sys::errno_name(&error),
+        },
+        SpawnError::Prepare(source) => system("make the descriptors of pid 1")(source),
     })?;
     map(held.pid).map_err(LaunchError::Maps)?;
     let (pid, pidfd) = held.release().map_err(system("release pid 1"))?;
@@ -81,9 +85,10 @@ pub(super) fn begin(
 }
 
 /// Starts a process that will fork pid 1, if one can be had from which nobody can write to this program. An ordinary user
-/// cannot make the read-only mount without the namespaces.
+/// cannot make the read-only mount without the namespaces; and who may not look into every process could not read
+/// back a pid 1 whose program was executed out here (ptrace(2), access mode checks, rule for undumpable processes).
 pub(super) fn starter() -> Option<Starter> {
-    if !nix::unistd::geteuid().is_root() {
+    if !nix::unistd::geteuid().is_root() || !identity::is_effective(identity::CAP_SYS_PTRACE) {
         return None;
     }
     match image(true) {
@@ -122,6 +127,12 @@ pub(super) fn answer(
     control: UnixStream,
     map: impl FnOnce(i32) -> Result<(), Failure>,
 ) -> Result<Waiting, Option<LaunchError>> {
+    match starter.stream() {
+        Ok(stream) => {
+            await_report(stream, Instant::now() + REPORT_WITHIN).map_err(Some)?;
+        }
+        Err(_) => return Err(None),
+    }
     let Forked { pid, pidfd } = match starter.answer() {
         Ok(forked) => forked,
         Err(ForkError::Refused(error)) => {

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use super::{check, identity, mount};
 
 /// Descriptors are duplicated to numbers from here on before they are put in place.
-const HIGH: RawFd = 100;
+const HIGH: RawFd = 10;
 
 /// The program that the child executes.
 #[derive(Debug)]
@@ -119,12 +119,42 @@ pub(super) fn clone3(flags: libc::c_int, pidfd: &mut RawFd) -> io::Result<libc::
     .map(|pid| pid as libc::pid_t)
 }
 
+/// Why there is no child.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// Its descriptors could not be made ready.
+    #[error("make its descriptors ready")]
+    Prepare(#[source] io::Error),
+    /// The kernel refused.
+    #[error("clone3")]
+    Clone(#[source] io::Error),
+}
+
+impl From<io::Error> for SpawnError {
+    fn from(error: io::Error) -> Self {
+        // What F_DUPFD answers where no number is as high (fcntl(2)).
+        Self::Prepare(match error.raw_os_error() {
+            Some(libc::EINVAL) => io::Error::from_raw_os_error(libc::EMFILE),
+            _ => error,
+        })
+    }
+}
+
+impl From<nix::errno::Errno> for SpawnError {
+    fn from(errno: nix::errno::Errno) -> Self {
+        Self::Prepare(errno.into())
+    }
+}
+
 /// Makes the child; it waits until it is released. Descriptor 3 must be a stream to this process: failures
 /// before exec are written there as mark, [`Stage`] and errno (12 bytes).
 ///
 /// # Errors
-/// EPERM, ENOSPC, EINVAL of clone3 where namespaces are not to be had.
-pub fn spawn(child: Child<'_>) -> io::Result<Held> {
+/// Those of clone3 where namespaces are not to be had (EPERM, ENOSPC, EINVAL), or those of what comes before.
+pub fn spawn(child: Child<'_>) -> Result<Held, SpawnError> {
+    if child.descriptors.len() > HIGH as usize {
+        return Err(SpawnError::Prepare(io::ErrorKind::InvalidInput.into()));
+    }
     let (wait, release) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
     let mut high = Vec::with_capacity(child.descriptors.len());
     for descriptor in &child.descriptors {
@@ -142,7 +172,7 @@ pub fn spawn(child: Child<'_>) -> io::Result<Held> {
         path => path,
     };
     let mut pidfd: RawFd = -1;
-    match clone3(child.namespaces, &mut pidfd)? {
+    match clone3(child.namespaces, &mut pidfd).map_err(SpawnError::Clone)? {
         0 => {
             // In the child, before exec: raw system calls only, and never a return.
             let failed = enter(

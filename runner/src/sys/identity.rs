@@ -29,6 +29,26 @@ fn prctl(option: libc::c_int, a: libc::c_ulong, b: libc::c_ulong) -> io::Result<
     check(unsafe { libc::prctl(option, a, b, 0 as libc::c_ulong, 0 as libc::c_ulong) }.into())
 }
 
+/// Looking into every process of this user namespace (capabilities(7)).
+pub const CAP_SYS_PTRACE: u32 = 19;
+
+/// Whether this thread has a capability now; not where the kernel does not say.
+#[must_use]
+pub fn is_effective(capability: u32) -> bool {
+    let header = CapHeader {
+        version: CAP_VERSION_3,
+        pid: 0,
+    };
+    let mut data = [CapData::default(); 2];
+    // SAFETY: version 3 writes two CapData.
+    let got =
+        check(unsafe { libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr()) });
+    let word = data
+        .get(capability as usize / 32)
+        .map_or(0, |data| data.effective);
+    got.is_ok() && word >> (capability % 32) & 1 == 1
+}
+
 /// Drops every supplementary group.
 ///
 /// # Errors

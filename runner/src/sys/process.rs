@@ -74,6 +74,17 @@ pub fn wait(pidfd: &OwnedFd) -> io::Result<Ended> {
     }
 }
 
+/// Whether the process that `pidfd` refers to has ended, waited for or not (pidfd_open(2)).
+#[must_use]
+pub fn has_ended(pidfd: &OwnedFd) -> bool {
+    use std::os::fd::AsFd as _;
+    let mut list = [nix::poll::PollFd::new(
+        pidfd.as_fd(),
+        nix::poll::PollFlags::POLLIN,
+    )];
+    nix::poll::poll(&mut list, nix::poll::PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+}
+
 /// Reaps one child that has ended, whichever; `None` when none has.
 ///
 /// # Errors

@@ -5,7 +5,7 @@
 //! millisecond's tenth each time. Arguments and environment come from the C library either way.
 
 /// Standard streams that are closed are opened on /dev/null, so that no file gets their numbers; a reader that went away
-/// makes writes fail instead of ending this process.
+/// makes writes fail instead of ending this process; and children are not reaped behind its back.
 pub fn start() {
     for number in 0..=2 {
         // SAFETY: F_GETFD takes integers and only looks the number up.
@@ -19,6 +19,9 @@ pub fn start() {
     }
     // SAFETY: SIG_IGN is no function of ours; no other thread runs yet.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    // A caller may have had its children reaped by the kernel; who ended how is what this program lives from.
+    // SAFETY: as above.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
 /// Makes a function the first one of a program, in the place of Rust's own start. (Other C libraries than GNU's do not hand

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! caller ── mark, kinds of namespaces, descriptors 0 to 3 of the new process ──► starter
-//! caller ◄─ its id, or the errno negated ── starter
+//! caller ◄─ mark, its id or the errno negated ── starter
 //! ```
 //! The starter ends when the caller's end closes.
 
@@ -18,13 +18,14 @@ use std::os::unix::net::UnixStream;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recv, recvmsg, sendmsg};
 
-use super::clone::{self, Child, Image};
+use super::clone::{self, Child, Image, SpawnError};
 use super::{check, descriptor, process};
 
-/// Begins a request; no length of a message is this, nor is it [`clone::FAILURE_MARK`].
+/// Begins a request and an answer; no length of a message is this, nor is it [`clone::FAILURE_MARK`], which a process
+/// writes that does not come to be a starter.
 const MARK: u32 = u32::MAX - 1;
-/// Mark and kinds of namespaces.
-const REQUEST: usize = 8;
+/// Mark and kinds of namespaces; mark and answer.
+const MESSAGE: usize = 8;
 /// Standard streams and the new process's own control descriptor, which gets the starter's number.
 const DESCRIPTORS: usize = 4;
 /// Number of the starter's descriptor of its image. It stays open until the starter ends: the mount is taken apart when the last
@@ -84,6 +85,9 @@ impl Starter {
                 theirs.into(),
                 kept,
             ],
+        })
+        .map_err(|error| match error {
+            SpawnError::Prepare(error) | SpawnError::Clone(error) => error,
         })?;
         let (_, process) = held.release()?;
         Ok(Self(Some(Running {
@@ -103,7 +107,7 @@ impl Starter {
         descriptors: [BorrowedFd<'_>; DESCRIPTORS],
     ) -> io::Result<()> {
         let numbers = descriptors.map(|descriptor| descriptor.as_raw_fd());
-        let mut request = [0; REQUEST];
+        let mut request = [0; MESSAGE];
         request[..4].copy_from_slice(&MARK.to_le_bytes());
         request[4..].copy_from_slice(&namespaces.to_le_bytes());
         let sent = sendmsg::<()>(
@@ -113,7 +117,7 @@ impl Starter {
             MsgFlags::MSG_NOSIGNAL,
             None,
         )?;
-        if sent == REQUEST {
+        if sent == MESSAGE {
             Ok(())
         } else {
             Err(io::ErrorKind::WriteZero.into())
@@ -125,11 +129,15 @@ impl Starter {
     /// # Errors
     /// There is no such process, and why.
     pub fn answer(&self) -> Result<Forked, ForkError> {
-        let mut answer = [0; 4];
+        let mut answer = [0; MESSAGE];
         let read = self
             .stream()
             .and_then(|mut stream| stream.read_exact(&mut answer));
         read.map_err(ForkError::Gone)?;
+        let [a, b, c, d, answer @ ..] = answer;
+        if u32::from_le_bytes([a, b, c, d]) != MARK {
+            return Err(ForkError::Gone(io::ErrorKind::InvalidData.into()));
+        }
         match i32::from_le_bytes(answer) {
             pid if pid > 0 => Ok(Forked {
                 pid,
@@ -140,13 +148,30 @@ impl Starter {
         }
     }
 
-    /// Lets the starter end, without waiting for that: it is to be waited for by the descriptor.
+    /// Ends the starter, without waiting for that: it is to be waited for by the descriptor.
     #[must_use]
     pub fn let_go(mut self) -> Option<OwnedFd> {
-        self.0.take().map(|running| running.process)
+        let process = self.0.take().map(|running| running.process)?;
+        end(&process);
+        Some(process)
     }
 
-    fn stream(&self) -> io::Result<&UnixStream> {
+    /// Ends the starter and takes the answer that it may have given before.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub fn answered(self) -> Result<Forked, ForkError> {
+        if let Some(running) = &self.0 {
+            end(&running.process);
+        }
+        self.answer()
+    }
+
+    /// The stream on which the answer comes, to wait for it.
+    ///
+    /// # Errors
+    /// The starter was let go.
+    pub fn stream(&self) -> io::Result<&UnixStream> {
         let running = self.0.as_ref();
         running
             .map(|running| &running.stream)
@@ -156,12 +181,17 @@ impl Starter {
 
 impl Drop for Starter {
     fn drop(&mut self) {
-        if let Some(Running { stream, process }) = self.0.take() {
-            drop(stream);
-            // It does nothing but wait for requests, and there will be none.
+        if let Some(Running { process, .. }) = self.0.take() {
+            end(&process);
             let _ = process::wait(&process);
         }
     }
+}
+
+/// It has nothing to finish, and somebody may have stopped it.
+fn end(process: &OwnedFd) {
+    // Gone already is as good.
+    let _ = process::kill(process, libc::SIGKILL);
 }
 
 /// Forks on request, in a process that was executed with `control` as a descriptor of its own, until something other than a
@@ -198,12 +228,13 @@ pub fn serve(control: UnixStream) -> io::Result<UnixStream> {
             Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
         };
         drop(descriptors);
-        (&control).write_all(&answer.to_le_bytes())?;
+        let words = [MARK.to_le_bytes(), answer.to_le_bytes()];
+        (&control).write_all(words.as_flattened())?;
     }
 }
 
 fn receive(control: &UnixStream) -> io::Result<(libc::c_int, Vec<OwnedFd>)> {
-    let mut request = [0; REQUEST];
+    let mut request = [0; MESSAGE];
     let mut slices = [IoSliceMut::new(&mut request)];
     let mut space = nix::cmsg_space!([RawFd; DESCRIPTORS]);
     let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_WAITALL;
@@ -220,7 +251,7 @@ fn receive(control: &UnixStream) -> io::Result<(libc::c_int, Vec<OwnedFd>)> {
     let Some(namespaces) = request.last_chunk().copied().map(i32::from_le_bytes) else {
         return Err(io::ErrorKind::InvalidData.into());
     };
-    if bytes == REQUEST && descriptors.len() == DESCRIPTORS {
+    if bytes == MESSAGE && descriptors.len() == DESCRIPTORS {
         Ok((namespaces, descriptors))
     } else {
         Err(io::ErrorKind::InvalidData.into())
@@ -277,7 +308,26 @@ mod tests {
         let error = starter.answer().unwrap_err();
         assert!(matches!(error, ForkError::Gone(_)), "{error:?}");
         let process = starter.let_go().unwrap();
-        assert_eq!(process::wait(&process).unwrap(), process::Ended::Exited(0));
+        process::wait(&process).unwrap();
+    }
+
+    #[test]
+    fn what_fails_before_it_is_a_starter_is_no_refusal_of_the_kernel() {
+        let text = tempfile::NamedTempFile::new().unwrap();
+        let image = std::fs::File::open(text.path()).unwrap();
+        let starter = Starter::start(image.into(), c"no program").unwrap();
+        // The mark of its failure came, whose first word reads as EPERM.
+        let error = starter.answer().unwrap_err();
+        assert!(matches!(error, ForkError::Gone(_)), "{error:?}");
+    }
+
+    #[test]
+    fn a_starter_that_was_stopped_ends_all_the_same() {
+        let image = std::fs::File::open("/bin/sleep").unwrap();
+        let starter = Starter::start(image.into(), c"sleep").unwrap();
+        let running = starter.0.as_ref().unwrap();
+        process::kill(&running.process, libc::SIGSTOP).unwrap();
+        drop(starter);
     }
 
     #[test]

@@ -78,13 +78,21 @@ fn tree(pid: i32) -> BTreeSet<Process> {
 
 /// Pid 1 of a runner's sandbox: the child that is the first process of its pid namespace (proc_pid_status(5), NSpid).
 fn init_of(child: &Child) -> i32 {
+    find_init(child).expect("no pid 1")
+}
+
+fn has_init(child: &Child) -> bool {
+    find_init(child).is_some()
+}
+
+fn find_init(child: &Child) -> Option<i32> {
     let is_init = |pid: &i32| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
         ids.is_some_and(|ids| ids.split_whitespace().next_back() == Some("1"))
     };
     let children = children_of(pid(child)).unwrap();
-    children.into_iter().find(is_init).expect("no pid 1")
+    children.into_iter().find(is_init)
 }
 
 fn pid(child: &Child) -> i32 {

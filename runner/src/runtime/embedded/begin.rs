@@ -42,12 +42,11 @@ pub(super) fn make(
             }
         };
         match begun {
-            Err(LaunchError::Namespaces { .. }) if possible == wanted => {
+            Err(LaunchError::Namespaces { errno }) if possible == wanted => {
                 possible = drop_refused(possible, outcomes)?;
                 if possible == wanted {
-                    return Err(LaunchError::Namespaces {
-                        errno: "EAGAIN".to_owned(),
-                    });
+                    // None of them alone: what refused them all together is what is known.
+                    return Err(LaunchError::Namespaces { errno });
                 }
             }
             Err(LaunchError::Maps(failure)) => {

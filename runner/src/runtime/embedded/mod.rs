@@ -20,6 +20,7 @@ use crate::init::wire::ProgramReport;
 use crate::mechanism::owners::HostIds;
 use crate::mechanism::{Failure, Outcomes};
 use crate::plan::{Answer, Begun, Job, Launch, LaunchError, Plan, Runtime, Streams};
+use crate::sys::process;
 use crate::sys::starter::Starter;
 use begin::{made, make};
 use namespaces::{NEEDED, OPTIONAL, possible_namespaces};
@@ -169,6 +170,13 @@ fn build(
     }
     let runs = matches!(init.report.program, Some(ProgramReport::Found { .. }));
     let host_uid = read_back::workload(init.pid, &expected, runs, &mut outcomes);
+    // What is not there any more cannot be read back, and is no control that the host lacks.
+    if process::has_ended(&init.pidfd) {
+        launch::end(&init.pidfd);
+        return Err(LaunchError::Step {
+            what: "pid 1 was killed before the workload could run".to_owned(),
+        });
+    }
     let program = launch::found(plan, init.report.program.as_ref());
     let mut effect = effect::effect(plan, &outcomes, program, &ids);
     effect.tier = Some(TIER_FULL);

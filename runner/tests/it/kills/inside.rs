@@ -3,7 +3,9 @@
 use nix::sys::signal::Signal;
 use runner::sys::process::children_of;
 
-use super::{Killing, Process, has_stopped, init_of, marked, pid, signal, tree, verifies};
+use super::{
+    Killing, Process, has_init, has_stopped, init_of, marked, pid, signal, tree, verifies,
+};
 use crate::world::{Ran, ready, until};
 
 #[test]
@@ -16,8 +18,9 @@ fn whoever_opens_the_ledger_next_waits_for_the_end_of_a_tree() {
     let mut child = command.spawn().unwrap();
     assert!(has_stopped(&child));
     until("the tree", || tree(pid(&child)).len() >= 3);
-    let all = tree(pid(&child));
     let init = init_of(&child);
+    let mut all = tree(init);
+    all.extend(Process::find(init));
     // A pid 1 that cannot act at once, as on a machine under load.
     signal(init, Signal::SIGSTOP);
     child.kill().unwrap();
@@ -84,6 +87,35 @@ fn a_killed_pid_1_is_never_an_exit() {
         assert_eq!(killing.outcomes().last(), Some(&"interrupted"), "{point}");
         killing.is_well(point);
     }
+    verifies(&killing.world);
+}
+
+#[test]
+fn a_pid_1_killed_before_there_is_a_workload_is_no_missing_control() {
+    let _ = ready!();
+    let killing = Killing::new();
+    killing.is_well("the first run");
+    let lock = std::fs::File::open(killing.world.ledger().join("lock")).unwrap();
+    // The runner waits for the ledger while pid 1 builds, and reads back what is not there any more.
+    lock.lock().unwrap();
+    // Without a written folder: for one that is protected the ledger is opened before pid 1 builds anything.
+    let child = killing.world.exec_command("", &["true"]).spawn().unwrap();
+    until("pid 1", || !children_of(pid(&child)).unwrap().is_empty());
+    until("pid 1 in its namespaces", || has_init(&child));
+    let init = init_of(&child);
+    until("the sandbox", || {
+        let pid = children_of(init).unwrap_or_default();
+        !pid.is_empty()
+    });
+    signal(init, Signal::SIGKILL);
+    until("the end of pid 1", || Process::find(init).is_none());
+    lock.unlock().unwrap();
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(125), "{ran:#?}");
+    assert!(ran.err.contains("pid 1"), "{ran:#?}");
+    assert!(!ran.err.contains("refused"), "{ran:#?}");
+    assert_eq!(killing.outcomes().last(), Some(&"not-executed"));
+    killing.is_well("a pid 1 that was killed early");
     verifies(&killing.world);
 }
 
