@@ -381,6 +381,7 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
         now: &now,
         clear: args.clear,
         stdin,
+        measure: None,
     };
     let mut watcher = Watcher {
         quiet: global.quiet,
