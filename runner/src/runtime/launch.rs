@@ -197,6 +197,10 @@ pub(super) fn build(
 /// What it means that pid 1 ended without a report.
 fn before_report(error: &WireError) -> LaunchError {
     let mut outcomes = Outcomes::default();
+    if let WireError::Gone = error {
+        let what = "pid 1 was killed or ended before the workload could run".to_owned();
+        return not_built(what, outcomes);
+    }
     if let WireError::BeforeExec {
         stage: Some(Stage::Image),
         errno,
