@@ -12,6 +12,7 @@
 pub mod cli;
 pub mod host;
 pub mod init;
+pub mod measure;
 pub mod mechanism;
 pub mod plan;
 pub mod run;

@@ -10,6 +10,7 @@ mod exec;
 mod key;
 mod ledger;
 mod listing;
+mod matrix;
 mod note;
 mod plan;
 mod report;

@@ -1,0 +1,3 @@
+//! `runner matrix`.
+
+mod table;
