@@ -18,6 +18,7 @@ use super::status::status;
 use super::{FAILED, Global, ledger as ledgers, report};
 use crate::plan::{Input, Job, Reason, Runtime, Secret};
 use crate::run::{Event, Finished, Ledger, Observer, Request, Stdin, execute};
+use crate::runtime::template::{ReadTemplateError, Template};
 
 /// Exit statuses, for `exec --help`.
 const STATUSES: &str = "Exit status: the workload's own; 124 deadline; 125 the runner failed, pid 1 of the sandbox was killed, or the \
@@ -32,8 +33,8 @@ pub(super) struct ExecArgs {
     /// A policy of the catalogue, or a file
     #[arg(short = 'P', long, value_name = "NAME|FILE", default_value = DEFAULT_POLICY)]
     pub(super) policy: String,
-    /// What isolates: auto, embedded or native
-    #[arg(long, value_name = "RUNTIME", default_value = "auto")]
+    /// What isolates: auto, embedded, native, or a template, named by its file
+    #[arg(long, value_name = "RUNTIME|FILE", default_value = "auto")]
     pub(super) runtime: String,
     /// Show a file or folder read-only
     #[arg(long, value_name = "SRC[:DST]", action = ArgAction::Append)]
@@ -90,7 +91,7 @@ pub(super) struct ExecArgs {
     /// Record arguments and output as they are, instead of sealed
     #[arg(long)]
     clear: bool,
-    /// Allow the native runtime, which isolates nothing
+    /// Allow the native runtime and templates, which isolate nothing by themselves
     #[arg(long)]
     allow_native: bool,
     /// Write events as JSON lines to a descriptor or file
@@ -156,6 +157,17 @@ pub(super) enum ExecError {
         help("say --allow-native, or set RUNNER_ALLOW_NATIVE=1, if that is meant")
     )]
     Native,
+    /// Not without being told.
+    #[error("a runtime template isolates nothing by itself: its command runs as the caller")]
+    #[diagnostic(
+        code(runner::exec::template),
+        help("say --allow-native, or set RUNNER_ALLOW_NATIVE=1, if that is meant")
+    )]
+    NotAllowed,
+    /// No runtime template.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Template(#[from] ReadTemplateError),
     /// The events cannot be written.
     #[error(transparent)]
     #[diagnostic(code(runner::exec::events))]
@@ -244,7 +256,20 @@ impl ExecArgs {
             input: Input::Callers,
             caller_environment: std::env::vars_os().collect(),
             evidence,
+            ablate: self.ablate()?,
         })
+    }
+
+    /// The control that the tests' switch leaves out.
+    fn ablate(&self) -> Result<Option<Control>, ExecError> {
+        let read = |name: String| {
+            name.parse::<Control>().map_err(|error| ExecError::Value {
+                flag: "ablate",
+                value: name,
+                why: error.to_string(),
+            })
+        };
+        crate::sys::fault::left_out().map(read).transpose()
     }
 
     /// The runtime that is meant, and why when it was chosen.
@@ -254,6 +279,13 @@ impl ExecArgs {
         } else {
             self.runtime.as_str()
         };
+        if names_file(named) {
+            let template = Template::load(Path::new(named))?;
+            if !self.native_allowed() {
+                return Err(ExecError::NotAllowed);
+            }
+            return Ok(Box::new(template));
+        }
         if named == "native" && !self.native_allowed() {
             return Err(ExecError::Native);
         }
@@ -276,9 +308,14 @@ impl ExecArgs {
     }
 }
 
+/// Whether what may be a name or a file is a file.
+fn names_file(name: &str) -> bool {
+    name.contains('/') || name.ends_with(".json")
+}
+
 /// A policy by name or file.
 fn load(name: &str) -> Result<Policy, ExecError> {
-    if name.contains('/') || name.ends_with(".json") {
+    if names_file(name) {
         let path = PathBuf::from(name);
         let text = std::fs::read(&path).map_err(|source| ExecError::PolicyFile {
             path: path.clone(),

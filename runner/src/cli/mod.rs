@@ -92,7 +92,7 @@ enum Command {
     /// Say what this host allows, found by trying
     Doctor,
     /// List the runtimes
-    Runtimes,
+    Runtimes(listing::RuntimesArgs),
     /// List the policies of the catalogue, or show one
     Policies(listing::PoliciesArgs),
     /// Check policy files
@@ -201,7 +201,7 @@ fn run(cli: Cli) -> u8 {
         Command::Exec(args) => exec::run(&global, *args),
         Command::Plan(args) => plan::run(&global, *args),
         Command::Doctor => doctor::run(&global),
-        Command::Runtimes => listing::runtimes(&global),
+        Command::Runtimes(args) => listing::runtimes(&global, &args),
         Command::Policies(args) => listing::policies(&global, &args),
         Command::Validate(args) => validate::run(&global, &args),
         Command::Note(args) => note::run(&global, args),

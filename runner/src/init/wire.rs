@@ -58,6 +58,12 @@ pub struct Spec {
     pub deny_user_namespaces: bool,
     /// Give every capability up.
     pub give_up_privilege: bool,
+    /// A session of its own; else a process group in the caller's.
+    pub session: bool,
+    /// A session keyring of its own.
+    pub session_keyring: bool,
+    /// Close every descriptor but the standard streams.
+    pub close_descriptors: bool,
     /// Limit on open files of each process.
     pub open_files: Option<u64>,
     /// Filters that every workload has.

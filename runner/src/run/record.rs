@@ -159,7 +159,7 @@ impl Recorder<'_, '_> {
             runtime: RuntimeUsed {
                 id: runtime.id().to_owned(),
                 launch,
-                sha256: None,
+                sha256: effect.and_then(|effect| effect.runtime_sha256),
                 tier: effect.and_then(|effect| effect.tier).map(str::to_owned),
                 version: runtime.version(),
             },

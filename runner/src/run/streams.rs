@@ -181,7 +181,7 @@ impl Outer {
             init: &launch.init,
             control: &launch.control,
             leaving: launch.leaving.as_ref(),
-            owns_tree: launch.effect.declares(Control::Timeout) || launch.effect.tier.is_some(),
+            owns_tree: launch.effect.tier.is_some(),
             channels,
             input,
             terminal: launch.terminal.as_ref().map(|master| master.as_fd()),
@@ -189,6 +189,7 @@ impl Outer {
                 .policy
                 .resources
                 .timeout_ms
+                .filter(|_| !plan.job.leaves_out(Control::Timeout))
                 .map(|limit| Duration::from_millis(limit.value())),
             signals,
         };

@@ -371,6 +371,31 @@ fn sealed_copy() -> io::Result<Image> {
     Ok(Image::Sealed(read_only.into()))
 }
 
+/// A specification that isolates nothing.
+pub(super) fn bare(plan: &Plan, program: ProgramSpec) -> Spec {
+    Spec {
+        identity: None,
+        root: None,
+        protect: Vec::new(),
+        loopback: false,
+        host_name: false,
+        deny_user_namespaces: false,
+        give_up_privilege: false,
+        session: false,
+        session_keyring: false,
+        close_descriptors: false,
+        open_files: None,
+        base: Vec::new(),
+        seccomp: None,
+        landlock: None,
+        terminal: plan.job.terminal,
+        owns_tree: false,
+        planted: 0,
+        program: Some(program),
+        fault: crate::sys::fault::text(),
+    }
+}
+
 /// What pid 1 is to run.
 pub(super) fn program(plan: &Plan) -> ProgramSpec {
     let variable = |(name, value): &(std::ffi::OsString, std::ffi::OsString)| {

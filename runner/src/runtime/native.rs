@@ -19,7 +19,7 @@ use crate::plan::{
 pub struct Native;
 
 impl Runtime for Native {
-    fn id(&self) -> &'static str {
+    fn id(&self) -> &str {
         "native"
     }
 
@@ -27,7 +27,10 @@ impl Runtime for Native {
         env!("CARGO_PKG_VERSION").to_owned()
     }
 
-    fn answer(&self, control: Control, policy: &Policy, _job: &Job) -> Answer {
+    fn answer(&self, control: Control, policy: &Policy, job: &Job) -> Answer {
+        if job.leaves_out(control) {
+            return Answer::Cannot(Reason::ABLATED.into());
+        }
         match control {
             // The runner itself cuts what it passes on and keeps.
             Control::Output => match policy.resources.output_bytes {
@@ -73,22 +76,9 @@ impl Runtime for Native {
         meanwhile: &mut dyn FnMut(),
     ) -> Result<Launch, LaunchError> {
         let spec = Spec {
-            identity: None,
-            root: None,
-            protect: Vec::new(),
-            loopback: false,
-            host_name: false,
-            deny_user_namespaces: false,
-            give_up_privilege: false,
-            open_files: None,
-            base: Vec::new(),
-            seccomp: None,
-            landlock: None,
-            terminal: plan.job.terminal,
-            owns_tree: false,
-            planted: 0,
-            program: Some(launch::program(plan)),
-            fault: crate::sys::fault::text(),
+            session: !plan.job.leaves_out(Control::Terminal),
+            close_descriptors: !plan.job.leaves_out(Control::Descriptors),
+            ..launch::bare(plan, launch::program(plan))
         };
         let init = launch::build(&mut begun?, &spec, &[], meanwhile, |_, _| {})?;
         let mut effect = Effect::new(launch::found(plan, init.report.program.as_ref()));

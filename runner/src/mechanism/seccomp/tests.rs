@@ -94,7 +94,7 @@ fn lists_of_any_length_say_what_seccompiler_says() {
 #[test]
 fn the_search_before_the_base_rules_changes_no_answer() {
     let openat2 = Architecture::X86_64.number("openat2").unwrap() as u32;
-    for own in [true, false] {
+    for own in FAMILIES {
         let filters = base(Architecture::X86_64, own).unwrap();
         let [ours, second] = filters.as_slice() else {
             panic!("{} filters", filters.len());
@@ -156,7 +156,7 @@ fn x32_and_i386_calls_fail_whatever_their_number() {
 #[test]
 fn no_file_gets_a_bit_that_acts_for_its_owner() {
     for architecture in [Architecture::X86_64, Architecture::Aarch64] {
-        let filters = base(architecture, true).unwrap();
+        let filters = base(architecture, Families::Held).unwrap();
         let judge = |name: &str, arguments: &[u64]| {
             let mut all = [0; 6];
             all[..arguments.len()].copy_from_slice(arguments);
@@ -201,7 +201,7 @@ fn no_file_gets_a_bit_that_acts_for_its_owner() {
         assert_eq!(judge("prlimit64", &[1]), RETURN_EPERM);
         assert_eq!(judge("prlimit64", &[0]), ALLOW);
     }
-    let filters = base(Architecture::X86_64, true).unwrap();
+    let filters = base(Architecture::X86_64, Families::Held).unwrap();
     let chmod = Architecture::X86_64.number("chmod").unwrap() as u32;
     assert_eq!(
         run_with(

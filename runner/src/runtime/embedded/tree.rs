@@ -1,11 +1,14 @@
 //! From the files that a plan shows to the steps that put them in place.
 
+use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use ledger::facts::control::Control;
+
 use crate::init::wire::planted_number;
 use crate::mechanism::identity::IdentitySpec;
-use crate::mechanism::owners::{HostIds, MapOwnersError, OwnerMaps};
+use crate::mechanism::owners::{HostIds, MapOwnersError, OwnerMaps, clone_path};
 use crate::mechanism::placeholders::Placeholders;
 use crate::mechanism::protect::ProtectSpec;
 use crate::mechanism::root::{Entry, Mask, RootSpec, Source, What};
@@ -158,26 +161,28 @@ pub(super) fn build(
             cover_secrets(&mut built, plan)?;
         }
         Shape::Custom(folder) => show_children(&mut built, folder)?,
+        Shape::Host => show_host(&mut built)?,
     }
     devices(&mut built, plan, own_ipc);
     let bytes = plan.tree.own_bytes;
-    built.put("/proc", What::Processes);
-    built.put(
-        "/tmp",
-        What::Memory {
-            mode: 0o1777,
-            bytes,
-        },
-    );
-    built.put(
-        "/var/tmp",
-        What::Memory {
-            mode: 0o1777,
-            bytes,
-        },
-    );
+    if plan.job.leaves_out(Control::Process) {
+        built.show(
+            Path::new("/proc"),
+            Source::Path("/proc".into()),
+            false,
+            false,
+        );
+    } else {
+        built.put("/proc", What::Processes);
+    }
+    if plan.tree.shape != Shape::Host {
+        for path in ["/tmp", "/var/tmp"] {
+            let mode = 0o1777;
+            built.put(path, What::Memory { mode, bytes });
+        }
+        built.put("/run", What::Folder);
+    }
     built.put("/workspace", What::Memory { mode: 0o755, bytes });
-    built.put("/run", What::Folder);
     for secret in &plan.job.secrets {
         let path = format!("/run/secrets/{}", secret.name);
         built.put(
@@ -189,6 +194,9 @@ pub(super) fn build(
         );
     }
     show_binds(&mut built, plan, ids)?;
+    if plan.job.leaves_out(Control::Ipc) {
+        show_sockets(&mut built, plan, ids);
+    }
     built
         .root
         .masks
@@ -249,6 +257,15 @@ fn make_up_etc(built: &mut Built, plan: &Plan, inside: &IdentitySpec) {
 
 /// What cannot be listed cannot be shown: an empty tree would look like an empty folder.
 fn show_children(built: &mut Built, folder: &Path) -> Result<(), MapOwnersError> {
+    for name in names(folder)? {
+        if !OWN.iter().any(|own| name == *own) {
+            built.show_as_it_is(&folder.join(&name), &Path::new("/").join(&name));
+        }
+    }
+    Ok(())
+}
+
+fn names(folder: &Path) -> Result<Vec<OsString>, MapOwnersError> {
     let listed = std::fs::read_dir(folder).and_then(|entries| {
         entries
             .map(|entry| Ok(entry?.file_name()))
@@ -256,12 +273,7 @@ fn show_children(built: &mut Built, folder: &Path) -> Result<(), MapOwnersError>
     });
     let mut names = listed.map_err(|error| unreadable(folder, &error))?;
     names.sort();
-    for name in names {
-        if !OWN.iter().any(|own| name == *own) {
-            built.show_as_it_is(&folder.join(&name), &Path::new("/").join(&name));
-        }
-    }
-    Ok(())
+    Ok(names)
 }
 
 /// The home folders' secrets, wherever accounts say homes are.
@@ -351,7 +363,82 @@ fn shown_at(secret: &Path) -> Vec<PathBuf> {
     places
 }
 
+/// The host's folders, writable where their permissions say so.
+fn show_host(built: &mut Built) -> Result<(), MapOwnersError> {
+    let folder = Path::new("/");
+    let not_the_hosts = ["proc", "sys", "dev", "workspace", "workload"];
+    for name in names(folder)? {
+        let path = folder.join(&name);
+        if not_the_hosts.iter().any(|own| name == *own) {
+            continue;
+        }
+        match std::fs::read_link(&path) {
+            Ok(to) => built.put(path, What::Link(to)),
+            Err(_) => built.show(&path, Source::Path(path.clone()), false, true),
+        }
+    }
+    Ok(())
+}
+
+/// Unix sockets of the host, each by itself. Root opens them here: the workload's own id may not get to where they are.
+fn show_sockets(built: &mut Built, plan: &Plan, ids: &HostIds) {
+    for path in super::sockets::to_show(plan) {
+        if !matches!(ids, HostIds::Allocated { .. }) {
+            built.show(&path, Source::Path(path.clone()), false, true);
+            continue;
+        }
+        // One that is gone by now is none to show.
+        let Ok(real) = std::fs::canonicalize(&path) else {
+            continue;
+        };
+        if let Ok(tree) = clone_path(&real, false) {
+            built.planted.push(tree);
+            let source = Source::Planted(planted_number(built.planted.len() - 1));
+            built.show(&path, source, false, false);
+        }
+    }
+}
+
+/// The host's devices; what IPC and terminals are made of is the sandbox's own where the host has a place for it, and no
+/// socket is shown.
+fn host_devices(built: &mut Built, plan: &Plan, own_ipc: bool) {
+    let source = Source::Path("/dev".into());
+    built.put(
+        "/dev",
+        What::Bind {
+            source,
+            read_only: false,
+            device: true,
+            optional: false,
+        },
+    );
+    let bytes = plan.tree.own_bytes;
+    let mut own = vec![
+        ("/dev/pts", What::Terminals),
+        (
+            "/dev/shm",
+            What::Memory {
+                mode: 0o1777,
+                bytes,
+            },
+        ),
+    ];
+    if own_ipc {
+        own.push(("/dev/mqueue", What::MessageQueues));
+    }
+    for (path, what) in own {
+        if Path::new(path).is_dir() {
+            built.put(path, what);
+        }
+    }
+    let sockets = super::sockets::in_devices().into_iter();
+    built.root.masks.extend(sockets.map(Mask::Empty));
+}
+
 fn devices(built: &mut Built, plan: &Plan, own_ipc: bool) {
+    if plan.job.leaves_out(Control::Devices) {
+        return host_devices(built, plan, own_ipc);
+    }
     let allowed = plan.policy.devices.allow.iter();
     let allowed = allowed.filter(|path| !crate::plan::OWN_DEVICES.contains(&path.as_str()));
     let allowed = allowed.map(|path| path.trim_start_matches("/dev/").to_owned());
@@ -378,13 +465,14 @@ fn devices(built: &mut Built, plan: &Plan, own_ipc: bool) {
         built.put(Path::new("/dev").join(name), What::Link(to.into()));
     }
     built.put("/dev/pts", What::Terminals);
-    built.put(
-        "/dev/shm",
-        What::Memory {
-            mode: 0o1777,
-            bytes: plan.tree.own_bytes,
-        },
-    );
+    let memory = Path::new("/dev/shm");
+    if plan.tree.shape == Shape::Host && memory.is_dir() {
+        built.show(memory, Source::Path(memory.to_owned()), false, false);
+    } else {
+        let bytes = plan.tree.own_bytes;
+        let mode = 0o1777;
+        built.put(memory, What::Memory { mode, bytes });
+    }
     if own_ipc {
         built.put("/dev/mqueue", What::MessageQueues);
     }
