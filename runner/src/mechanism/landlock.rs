@@ -5,8 +5,7 @@
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, PathBeneath, PathFd,
-    RestrictSelfAttr as _, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus,
-    Scope,
+    Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
 use serde::{Deserialize, Serialize};
 use std::io;

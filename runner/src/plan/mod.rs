@@ -101,7 +101,7 @@ pub trait Runtime {
 
     /// The workload's whole environment.
     fn environment(&self, policy: &Policy, job: &Job) -> Vec<(OsString, OsString)> {
-        job::environment(policy, job)
+        environment(policy, job)
     }
 
     /// The folder that a job starts in, as the workload sees it.

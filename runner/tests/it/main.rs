@@ -9,10 +9,12 @@
     reason = "everything here is a test; clippy knows only functions that are marked so"
 )]
 
+mod ablation;
 mod cli;
 mod concurrency;
 mod disk;
 mod evidence;
+mod fakes;
 mod faults;
 mod filesystem;
 mod host_files;
