@@ -14,11 +14,12 @@ use ledger::facts::policy::{
 };
 
 use super::events::{Events, OpenEventsError};
+use super::choose::{choose_runtime, load_policy, native_is_allowed};
 use super::status::status;
 use super::{FAILED, Global, ledger as ledgers, report};
 use crate::plan::{Input, Job, Reason, Runtime, Secret};
 use crate::run::{Event, Finished, Ledger, Observer, Request, Stdin, execute};
-use crate::runtime::template::{ReadTemplateError, Template};
+use crate::runtime::template::ReadTemplateError;
 
 /// Exit statuses, for `exec --help`.
 const STATUSES: &str = "Exit status: the workload's own; 124 deadline; 125 the runner failed, pid 1 of the sandbox was killed, or the \
@@ -182,7 +183,7 @@ impl ExecArgs {
             value: value.to_owned(),
             why,
         };
-        let policy = load(&self.policy)?;
+        let policy = load_policy(&self.policy)?;
         let binds = |flag: &'static str, list: &[String]| -> Result<Vec<Bind>, ExecError> {
             list.iter()
                 .map(|text| bind(text).map_err(|why| wrong(flag, text, why)))
@@ -272,59 +273,15 @@ impl ExecArgs {
         crate::sys::fault::left_out().map(read).transpose()
     }
 
-    /// The runtime that is meant, and why when it was chosen.
+    /// The runtime that is meant.
     pub(super) fn runtime(&self) -> Result<Box<dyn Runtime>, ExecError> {
         let named = if self.runtime == "auto" {
             "embedded"
         } else {
             self.runtime.as_str()
         };
-        if names_file(named) {
-            let template = Template::load(Path::new(named))?;
-            if !self.native_allowed() {
-                return Err(ExecError::NotAllowed);
-            }
-            return Ok(Box::new(template));
-        }
-        if named == "native" && !self.native_allowed() {
-            return Err(ExecError::Native);
-        }
-        if let Some(runtime) = crate::runtime::all()
-            .into_iter()
-            .find(|runtime| runtime.id() == named)
-        {
-            return Ok(runtime);
-        }
-        let later = crate::runtime::LATER.iter().find(|(id, _)| *id == named);
-        Err(ExecError::Runtime(match later {
-            Some((id, needs)) => format!("--runtime {id} {needs}"),
-            None => format!("there is no runtime {named:?}"),
-        }))
+        choose_runtime(named, self.allow_native || native_is_allowed())
     }
-
-    fn native_allowed(&self) -> bool {
-        self.allow_native
-            || std::env::var_os("RUNNER_ALLOW_NATIVE").is_some_and(|value| value == "1")
-    }
-}
-
-/// Whether what may be a name or a file is a file.
-fn names_file(name: &str) -> bool {
-    name.contains('/') || name.ends_with(".json")
-}
-
-/// A policy by name or file.
-fn load(name: &str) -> Result<Policy, ExecError> {
-    if names_file(name) {
-        let path = PathBuf::from(name);
-        let text = std::fs::read(&path).map_err(|source| ExecError::PolicyFile {
-            path: path.clone(),
-            source,
-        })?;
-        return Ok(Policy::parse(name, &text)?);
-    }
-    debug_assert!(!CATALOGUE.is_empty());
-    Ok(Catalogued::find(name)?.policy()?)
 }
 
 /// `SRC[:DST]` with SRC made absolute.

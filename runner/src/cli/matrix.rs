@@ -12,7 +12,8 @@ use ledger::bytes::hash::Hash;
 use ledger::facts::host::HostFacts;
 use serde::Serialize;
 
-use super::exec::{ExecError, load_policy};
+use super::choose::{choose_runtime, load_policy, native_is_allowed};
+use super::exec::ExecError;
 use super::ledger as ledgers;
 use super::{FAILED, Global, USAGE, report};
 use crate::measure::arms::{ArmError, Bench};
@@ -228,10 +229,10 @@ fn runtimes(args: &MatrixArgs) -> Result<Vec<Box<dyn Runtime>>, MatrixError> {
     } else {
         args.runtime.iter().map(String::as_str).collect()
     };
-    let allowed = args.allow_native || super::exec::native_is_allowed();
+    let allowed = args.allow_native || native_is_allowed();
     let chosen = asked
         .into_iter()
-        .map(|name| super::exec::choose_runtime(name, allowed));
+        .map(|name| choose_runtime(name, allowed));
     Ok(chosen.collect::<Result<_, _>>()?)
 }
 

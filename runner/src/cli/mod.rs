@@ -2,6 +2,7 @@
 //!
 //! Machine output goes to stdout, prose and progress to stderr. Exit codes are those of DESIGN.md §6.
 
+mod choose;
 mod close;
 mod completions;
 mod doctor;
@@ -107,9 +108,9 @@ enum Command {
     Completions(completions::CompletionsArgs),
     /// Write man pages into a folder
     Man(completions::ManArgs),
-    /// Needs probes, which this version does not have
-    #[command(hide = true, alias = "escape")]
-    Matrix(Later),
+    /// Measure what the runtimes of this host really contain, by attacking them
+    #[command(alias = "escape")]
+    Matrix(matrix::MatrixArgs),
     /// Needs checkpoints that leave the machine, which this version does not have
     #[command(hide = true)]
     Checkpoint(Later),
@@ -209,7 +210,7 @@ fn run(cli: Cli) -> u8 {
         Command::Close(args) => close::run(&global, args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => completions::man(&args),
-        Command::Matrix(later) => needs("matrix", "probes", &later),
+        Command::Matrix(args) => matrix::run(&global, &args),
         Command::Checkpoint(later) => needs("checkpoint", "witnesses", &later),
         Command::Prove(later) => needs("prove", "inclusion proofs", &later),
         Command::Bundle(later) => needs("bundle", "bundles", &later),

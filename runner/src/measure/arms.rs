@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -11,15 +12,19 @@ use ledger::bytes::canon::U53;
 use ledger::bytes::key::{PrivateKeyError, random_bytes};
 use ledger::bytes::time::Stamp;
 use ledger::facts::control::{Control, Controls};
+use ledger::facts::execution::Outcome;
 use ledger::facts::host::HostFacts;
 use ledger::facts::policy::{Mode, Policy};
 use ledger::facts::probe::Nonce;
 use ledger::facts::suite::{Arm, Probe};
 
-use super::planted::{PlantError, Planted, Seen};
+use super::plant::Place;
 use super::suite::Loaded;
+use super::{Bounds, HostSide, PRESENT_VARIABLE, Places, PlantError, Planted};
 use crate::host::GatherHostError;
+use crate::mechanism::identity::DEFAULT_INSIDE;
 use crate::plan::{Input, Job, Runtime};
+use crate::run::output::Stream;
 use crate::run::{
     Event, Finished, Ledger, Measure, Observer, Printed, Probed, Request, RunError, Stdin, execute,
 };
@@ -41,6 +46,10 @@ pub struct Bench<'a> {
     pub bare: Option<&'a dyn Runtime>,
     /// Where marks of what is planted are kept.
     pub state: &'a Path,
+    /// Folders in which files and sockets are planted.
+    pub six: &'a [Place],
+    /// The host's own addresses, at which to listen.
+    pub addresses: &'a [IpAddr],
     /// Host paths that hold evidence.
     pub evidence: &'a dyn Fn() -> Vec<PathBuf>,
     /// Facts of this host.
@@ -126,25 +135,31 @@ impl Bench<'_> {
             return Err(system("make a secret")(io::ErrorKind::InvalidData.into()));
         };
         let policy = self.policy_of(probe, arm);
-        let mut planted = Some(Planted::new(probe, &nonce, &policy, self.state)?);
-        let (parameters, mut environment, terminal) = match &planted {
-            Some(planted) => (
-                planted.parameters(),
-                planted.environment(),
-                planted.terminal(),
-            ),
-            None => (Vec::new(), Vec::new(), false),
-        };
-        environment.extend(self.environment.iter().cloned());
-        let bare = runtime.id() == "native";
-        let ablated = (arm == Arm::Ablation).then_some(probe.control);
+        let bare = !runtime.shows_workload();
         let (folder, program) = self.program_of(probe);
         let inside = if bare {
-            folder.join(program)
+            folder
         } else {
-            Path::new("/workload").join(program)
+            Path::new("/workload")
         };
-        let mut argv = vec![inside.into_os_string()];
+        let places = Places {
+            state: self.state.to_owned(),
+            six: self.six.to_vec(),
+            workload: (folder.to_owned(), inside.to_owned()),
+            evidence: (self.evidence)(),
+            addresses: self.addresses.to_vec(),
+        };
+        let bounds = Bounds {
+            inside: Some(ids_inside(&policy)),
+            ..Bounds::of(&policy)
+        };
+        let planted = Planted::new(probe, &nonce, &places, &bounds)?;
+        let parameters = planted.parameters();
+        let mut environment = planted.environment();
+        environment.extend(self.environment.iter().cloned());
+        let mut planted = Some(planted);
+        let ablated = (arm == Arm::Ablation).then_some(probe.control);
+        let mut argv = vec![inside.join(program).into_os_string()];
         argv.extend(probe.arguments.iter().map(OsString::from));
         let job = Job {
             argv,
@@ -158,16 +173,15 @@ impl Bench<'_> {
             input: Input::Callers,
             caller_environment: environment,
             evidence: Vec::new(),
-            ablate: ablated,
+            // Bare is without it, too.
+            ablate: (arm != Arm::Run).then_some(probe.control),
         };
-        let _ = terminal;
         let mut observe = |printed: &Printed<'_>| match planted.take() {
-            Some(planted) => planted.observe(&Seen {
-                stdout: printed.stdout,
-                stderr: printed.stderr,
-                cut: printed.cut,
-                execution: printed.execution,
-            }),
+            Some(planted) => planted.observe(
+                printed.stdout,
+                &printed.execution.result,
+                &host_side(printed),
+            ),
             None => Vec::new(),
         };
         let request = Request {
@@ -206,6 +220,10 @@ impl Bench<'_> {
         if arm != Arm::Run {
             policy.enforcement.mode = Mode::BestEffort;
         }
+        let through = &mut policy.process.allowed_environment;
+        if !through.iter().any(|name| name == PRESENT_VARIABLE) {
+            through.push(PRESENT_VARIABLE.to_owned());
+        }
         if probe.control == Control::Timeout {
             policy.resources.timeout_ms = Some(DEADLINE_MS.into());
         }
@@ -218,6 +236,36 @@ impl Bench<'_> {
             (Some(program), Some(folder)) => (folder, &program.path),
             _ => (self.program, "probe"),
         }
+    }
+}
+
+fn ids_inside(policy: &Policy) -> (u32, u32) {
+    let id = |id: Option<u32>| id.unwrap_or(DEFAULT_INSIDE);
+    (id(policy.process.user), id(policy.process.group))
+}
+
+/// What the runner measured of a run.
+fn host_side(printed: &Printed<'_>) -> HostSide {
+    let uid = nix::unistd::geteuid().as_raw();
+    let observed = printed.execution.observed.as_ref();
+    let user = printed
+        .controls
+        .declared
+        .iter()
+        .find(|declared| declared.control == Control::User);
+    // `1000 inside, 1879048194 outside`
+    let outside = user.and_then(|user| {
+        let text = user.value.as_ref()?.split(", ").nth(1)?;
+        text.strip_suffix(" outside")?.parse().ok()
+    });
+    HostSide {
+        observed_uid: observed.and_then(|observed| observed.uid),
+        launcher_uid: uid,
+        promised_uid: outside.filter(|outside| *outside != uid),
+        // The run ends when the tree is dead, or pid 1 was alone.
+        survivors: (printed.execution.result.outcome != Outcome::Interrupted).then_some(0),
+        stdout_cut: printed.cut.contains(&Stream::Stdout),
+        stderr_cut: printed.cut.contains(&Stream::Stderr),
     }
 }
 

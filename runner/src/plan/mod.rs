@@ -109,6 +109,11 @@ pub trait Runtime {
         tree.cwd(job)
     }
 
+    /// Whether it shows [`Job::workload`] at /workload; one that does not runs programs where they are on the host.
+    fn shows_workload(&self) -> bool {
+        true
+    }
+
     /// Starts what can be started before anything is known of a run. It costs nothing but time when no run follows.
     fn get_ready(&self) {}
 

@@ -2,7 +2,7 @@
 
 use ledger::bytes::canon::escape_bytes;
 use ledger::bytes::hash::Hash;
-use ledger::facts::control::Control;
+use ledger::facts::control::{Control, Controls};
 use ledger::facts::execution::Execution;
 use ledger::facts::measurement::{Observation, ProbeRun};
 use ledger::facts::probe::{MAX_PROBE_LINE_BYTES, Nonce, ProbeName};
@@ -40,6 +40,8 @@ pub struct Printed<'a> {
     pub stderr: &'a [u8],
     /// Streams that passed their cap.
     pub cut: &'a [Stream],
+    /// What was asked and what was in force.
+    pub controls: &'a Controls,
     /// What will be recorded of the run.
     pub execution: &'a Execution,
 }

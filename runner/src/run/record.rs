@@ -95,6 +95,8 @@ pub(super) struct Recorder<'a, 'm> {
     pub(super) clear: bool,
     /// What makes the run one of a probe.
     pub(super) measure: Option<Measure<'m>>,
+    /// What its start record said was in force.
+    pub(super) controls: Controls,
 }
 
 /// What a workload printed, for its record.
@@ -139,6 +141,7 @@ impl Recorder<'_, '_> {
                 sha256: None,
             },
         };
+        self.controls.clone_from(&controls);
         let mut opened = Opened::default();
         let argv = self.list(argv)?;
         let argv = self.seal(argv, &mut opened.argv)?;
@@ -214,6 +217,7 @@ impl Recorder<'_, '_> {
             stdout,
             stderr,
             cut: &streams.cut,
+            controls: &self.controls,
             execution: &execution,
         });
         let lines = super::measured::lines(stdout, stderr);

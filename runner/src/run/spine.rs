@@ -7,6 +7,7 @@ use ledger::bytes::canon::U53;
 use ledger::bytes::hash::Hash;
 use ledger::bytes::key::random_bytes;
 use ledger::bytes::time::Stamp;
+use ledger::facts::control::Controls;
 use ledger::facts::execution::{
     Cleanup, Execution, NotExecuted, Observed, Outcome, PolicyRef, RunId, RunResult, Verdict,
 };
@@ -288,6 +289,7 @@ fn announce<'a, 'm>(
         policy,
         clear,
         measure,
+        controls: Controls::default(),
     };
     Ok((recorder, lock))
 }

@@ -23,6 +23,10 @@ impl Runtime for Native {
         "native"
     }
 
+    fn shows_workload(&self) -> bool {
+        false
+    }
+
     fn version(&self) -> String {
         env!("CARGO_PKG_VERSION").to_owned()
     }

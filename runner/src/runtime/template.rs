@@ -334,6 +334,10 @@ impl Runtime for Template {
         &self.id
     }
 
+    fn shows_workload(&self) -> bool {
+        false
+    }
+
     fn version(&self) -> String {
         self.version.clone()
     }
