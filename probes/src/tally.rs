@@ -26,8 +26,12 @@ impl Tally {
         self.escaped.push(how.into());
     }
 
+    /// The same refusal of the same thing is said once.
     pub(crate) fn refused(&mut self, what: impl Into<String>, cause: impl Into<Cause>) {
-        self.refused.push((what.into(), cause.into()));
+        let refusal = (what.into(), cause.into());
+        if !self.refused.contains(&refusal) {
+            self.refused.push(refusal);
+        }
     }
 
     /// Something for people.

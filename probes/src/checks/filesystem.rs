@@ -42,7 +42,7 @@ pub(super) fn allowed(parameters: &Parameters, tally: &mut Tally, way: fn(&str) 
 }
 
 pub(crate) fn read(parameters: &Parameters) -> Seen {
-    attack(parameters, "read", |bytes| show(bytes))
+    attack(parameters, "read", show)
 }
 
 /// The ledger and its key. A key's own text is never printed: it would stand in the ledger.

@@ -14,16 +14,16 @@ use crate::tally::Tally;
 
 const UP: &str = "../../../../../../../../../../../../../../../..";
 
-/// Ways to write the path of a file, each with its name.
-const WAYS: [(&str, fn(&str) -> String); 6] = [
-    ("dots", |path| format!("/..{path}/../..{path}")),
-    ("up", |path| format!("{UP}{path}")),
-    ("self-root", |path| format!("/proc/self/root{path}")),
-    ("pid1-root", |path| format!("/proc/1/root{path}")),
-    ("self-cwd", |path| format!("/proc/self/cwd/{UP}{path}")),
-    ("thread-root", |path| {
-        format!("/proc/thread-self/root{path}")
-    }),
+/// Ways to write the path of a file, each with its name: `{}` stands for the path.
+const WAYS: [(&str, &str); 5] = [
+    ("up", "../../../../../../../../../../../../../../../..{}"),
+    ("self-root", "/proc/self/root{}"),
+    ("pid1-root", "/proc/1/root{}"),
+    (
+        "self-cwd",
+        "/proc/self/cwd/../../../../../../../../../../../../../../../..{}",
+    ),
+    ("thread-root", "/proc/thread-self/root{}"),
 ];
 
 pub(crate) fn traversal(parameters: &Parameters) -> Seen {
@@ -33,14 +33,13 @@ pub(crate) fn traversal(parameters: &Parameters) -> Seen {
         return Seen::missing("no read= was given");
     }
     for text in parameters.all("read") {
-        // The first way goes through the file's own folder, to show that a name is not just compared.
-        let folder = Path::new(text)
-            .parent()
-            .map_or("", |folder| folder.to_str().unwrap_or(""));
-        let name = text.strip_prefix(folder).unwrap_or(text);
-        let mut ways: Vec<_> = WAYS.iter().map(|(name, way)| (*name, way(text))).collect();
-        if let Some(first) = ways.first_mut() {
-            first.1 = format!("/..{folder}/.{name}");
+        let mut ways: Vec<_> = WAYS
+            .iter()
+            .map(|(name, way)| (*name, way.replace("{}", text)))
+            .collect();
+        // Through the file's own folder: a name is not just compared.
+        if let Some((folder, name)) = text.rsplit_once('/') {
+            ways.push(("dots", format!("/..{folder}/./{name}")));
         }
         for (way, path) in ways {
             match beginning(Path::new(&path)) {

@@ -1,6 +1,8 @@
-//! Measuring what a runtime really contains: probes under every arm, what is planted and listened for outside, and the
-//! matrix that comes of it.
-
+//! x
+pub mod arms;
 pub mod cells;
 pub mod gate;
+pub mod matrix;
+pub mod program;
+pub mod record;
 pub mod suite;
