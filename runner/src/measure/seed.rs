@@ -1,5 +1,7 @@
 //! What each control's row is given.
 
+mod files;
+
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -14,14 +16,11 @@ use ledger::facts::suite::Probe;
 use super::canary::Process;
 use super::listen::Open;
 use super::plant::mark::Mark;
-use super::plant::{self, Canary, Leaked, Terminal};
+use super::plant::{self, Leaked, Terminal};
 use super::{
     ABSENT_VARIABLE, Bounds, DEADLINE_SLACK_MILLIS, Instrument, PRESENT_VARIABLE, Places,
     PlantError, Planted, Planting, Watched,
 };
-
-/// Longest beginning of a file that counts as its secret.
-const BEGINNING: usize = 32;
 
 struct Seeds<'a> {
     places: &'a Places,
@@ -215,89 +214,6 @@ impl Seeds<'_> {
         };
         self.parameters.push((key, text.to_owned()));
         Some(())
-    }
-
-    /// Files to be read, trees to be listed, files to be written to, in each place.
-    fn files(&mut self) -> Result<(), PlantError> {
-        for folder in self.folders.clone() {
-            let (content, name, text) = (fresh()?, fresh()?, fresh()?);
-            let file = folder.join("secret");
-            let made = plant::file(&file, &content, 0o644);
-            if self.did("plant", &file, made).is_some() && self.path("read", &file).is_some() {
-                self.secret("read", &file, &content);
-                self.instruments
-                    .push(Instrument::File("read", file, content));
-            }
-            let tree = folder.join("tree");
-            let file = tree.join(&name);
-            let made = plant::folder(&tree, 0o755).and_then(|()| plant::file(&file, &name, 0o644));
-            if self.did("plant", &tree, made).is_some() && self.path("tree", &tree).is_some() {
-                self.secret("tree", &tree, &name);
-                self.instruments.push(Instrument::File("tree", file, name));
-            }
-            let around = folder.join("written");
-            let planted = Canary::plant(around.clone(), &text);
-            if let Some(canary) = self.did("plant", &around, planted)
-                && self.path("write", &canary.file).is_some()
-            {
-                self.instruments.push(Instrument::Canary(canary));
-            }
-        }
-        Ok(())
-    }
-
-    /// Decoys in the folders of the evidence, and the beginning of its files.
-    fn evidence(&mut self, decoys: &[PathBuf]) -> Result<(), PlantError> {
-        for folder in decoys {
-            let content = fresh()?;
-            let file = folder.join("secret");
-            let made =
-                plant::folder(folder, 0o755).and_then(|()| plant::file(&file, &content, 0o644));
-            if self.did("plant", &file, made).is_some() && self.path("evidence", &file).is_some() {
-                self.secret("evidence", &file, &content);
-                self.instruments
-                    .push(Instrument::File("evidence", file, content));
-            }
-        }
-        for file in &self.places.evidence {
-            if file.is_dir() {
-                continue;
-            }
-            let read = std::fs::read(file);
-            let Some(bytes) = self.did("read", file, read) else {
-                continue;
-            };
-            let beginning = bytes.get(..BEGINNING).unwrap_or(&bytes);
-            if !beginning.is_empty() && self.path("evidence", file).is_some() {
-                let mut needles = vec![to_hex(beginning)];
-                let text = String::from_utf8(beginning.to_vec()).ok();
-                needles.extend(text.filter(|text| !text.contains(char::is_control)));
-                self.secrets.push(Planting {
-                    of: "evidence",
-                    needles,
-                    place: file.display().to_string(),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// The readable twin, in the folder that the workload sees.
-    fn allow(&mut self, folder: &Path) -> Result<(), PlantError> {
-        let content = fresh()?;
-        let file = folder.join("allowed");
-        let made = plant::folder(folder, 0o755).and_then(|()| plant::file(&file, &content, 0o644));
-        if self.did("plant", &file, made).is_none() {
-            return Ok(());
-        }
-        let (host, inside) = &self.places.workload;
-        let seen = file.strip_prefix(host).map(|rest| inside.join(rest));
-        if let Ok(seen) = seen
-            && self.path("allowed", &seen).is_some()
-        {
-            self.allowed = Some(content);
-        }
-        Ok(())
     }
 
     fn listen(

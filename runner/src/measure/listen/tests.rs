@@ -1,3 +1,9 @@
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use super::call::{PATIENCE, ask, say};
 use super::*;
 
 const OWN: &str = "00112233";
