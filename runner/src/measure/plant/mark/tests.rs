@@ -1,5 +1,8 @@
+use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::*;
 
@@ -65,11 +68,10 @@ fn what_a_killed_process_planted_is_swept_by_its_own_marks_only() {
     let (swept, _) = sweep(base.path()).unwrap();
     assert!(swept.is_empty(), "it lives: {swept:?}");
     child.kill().unwrap();
-    // Not waited for: it is dead all the same.
-    let pid = child.id();
-    while start_time(pid).unwrap().is_some() {
-        std::thread::yield_now();
-    }
+    // Not waited for: it is dead all the same, once all its threads are (pidfd_open(2)).
+    let pidfd = crate::sys::process::open(child.id().try_into().unwrap()).unwrap();
+    let mut polled = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
+    assert_eq!(poll(&mut polled, PollTimeout::from(20_000_u16)), Ok(1));
     let left = names(&place);
     assert_eq!(left.len(), 1);
     // Others' files, one of them under a name that looks like a mark, and a list that names what is not its own.
