@@ -246,7 +246,12 @@ impl Seeds<'_> {
             }
         }
         let outer = self.places.addresses.clone().into_iter();
-        for ip in outer.filter(|ip| !ip.is_loopback()) {
+        let outer: Vec<_> = outer.filter(|ip| !ip.is_loopback()).collect();
+        if outer.is_empty() {
+            let text = "no peer: this host has no address but loopback";
+            self.skipped.push(text.to_owned());
+        }
+        for ip in outer {
             let opened = self.open.tcp(ip);
             if self.listen(opened, "peer")
                 && let Some((_, value)) = self.open.last_parameter()
