@@ -1,6 +1,7 @@
 //! One control left out: its mechanism is gone, by effect, and every other declared control still is.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -227,13 +228,20 @@ fn sockets_are_reached_without_ipc_and_no_network_is() {
     let world = ready!();
     let scene = Scene::new();
     let name = format!("ablation-{}", std::process::id());
-    let address = SocketAddr::from_abstract_name(&name).unwrap();
-    let _abstract = UnixListener::bind_addr(&address).unwrap();
+    let own = SocketAddr::from_abstract_name(&name).unwrap();
+    let _abstract = UnixListener::bind_addr(&own).unwrap();
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = tcp.local_addr().unwrap();
+    // Until the test program ends.
+    std::thread::spawn(move || {
+        for stream in tcp.incoming() {
+            let _ = stream.unwrap().write_all(b"hello");
+        }
+    });
     let attempts = [
         format!("unix:{}", scene.path("socket").display()),
         format!("abstract:{name}"),
-        format!("tcp:{}", tcp.local_addr().unwrap()),
+        format!("tcp:{address}"),
     ];
     let attempts = attempts.each_ref().map(String::as_str);
     let policy = world.policy(|_| {});

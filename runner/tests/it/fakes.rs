@@ -33,7 +33,15 @@ fn policy(world: &World) -> PathBuf {
         let all: Vec<&str> = Control::ALL.iter().map(|one| one.as_str()).collect();
         policy["enforcement"]["mode"] = "best-effort".into();
         policy["enforcement"]["requiredControls"] = all.into();
-        policy["resources"]["timeoutMs"] = 3_000.into();
+        let resources = &mut policy["resources"];
+        for (name, limit) in [
+            ("timeoutMs", 3_000),
+            ("memoryMb", 512),
+            ("processes", 256),
+            ("cpuMillis", 1_000),
+        ] {
+            resources[name] = limit.into();
+        }
     })
 }
 
@@ -244,16 +252,22 @@ fn a_template_without_a_way_to_leave_a_control_out_runs_nothing() {
 #[test]
 fn a_missing_program_of_a_runtime_is_told() {
     let world = World::new();
-    let text =
-        r#"{"id":"gone","declares":[],"command":["no-such-sandbox","{program}","{arguments}"]}"#;
+    let text = r#"{"id":"gone","declares":[{"control":"network","mechanism":"m"}],"command":["no-such-sandbox","{program}","{arguments}"]}"#;
     let runtime = world.file("gone.json", text);
     let flags = format!(
         "--runtime {} --allow-native -P {}",
         runtime.display(),
         policy(&world).display()
     );
-    let ran = world.exec(&flags, &["true"]).ended(127);
-    assert!(ran.err.contains("no-such-sandbox"), "{}", ran.err);
+    let ran = world.exec(&flags, &["true"]).ended(125);
+    assert!(
+        ran.err.contains("could not launch")
+            && ran
+                .err
+                .contains("no-such-sandbox of the runtime gone: ENOENT"),
+        "{}",
+        ran.err
+    );
     assert_eq!(world.last().reason("network"), Some("not-launched"));
 }
 
