@@ -7,6 +7,7 @@ use ledger::facts::control::Control;
 use ledger::facts::execution::Outcome;
 use runner::runtime::template::Template;
 
+use crate::faults::with_planted;
 use crate::world::{Ran, World, program, skip};
 
 /// The one that is called so.
@@ -57,6 +58,7 @@ fn run(world: &World, name: &str, workload: &[&str]) -> Ran {
         policy(world).display()
     );
     let mut command = world.exec_command(&flags, workload);
+    with_planted(&mut command);
     command.stdin(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // Who reads nothing may be gone already.
@@ -117,7 +119,7 @@ fn a_fake_that_does_nothing_runs_the_workload_bare_and_declares_everything() {
         &[
             "sh",
             "-c",
-            "echo $OF_THE_CALLER; cat; readlink /proc/self/ns/net",
+            "echo $OF_THE_CALLER; cat; test -e /proc/self/fd/7 && readlink /proc/self/ns/net",
         ],
     );
     let net = std::fs::read_link("/proc/self/ns/net").unwrap();
