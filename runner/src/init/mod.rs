@@ -188,6 +188,8 @@ fn build(
     };
     if spec.give_up_privilege {
         identity::give_up_privilege(outcomes);
+    } else if spec.identity.is_some() {
+        identity::keep_privilege(outcomes);
     }
     Ok(own_terminal)
 }

@@ -79,6 +79,7 @@ impl Runtime for Native {
         begun: Result<Begun, LaunchError>,
         meanwhile: &mut dyn FnMut(),
     ) -> Result<Launch, LaunchError> {
+        // What is done for order's sake, and is nothing of the workload's to measure a sandbox by.
         let spec = Spec {
             session: !plan.job.leaves_out(Control::Terminal),
             close_descriptors: !plan.job.leaves_out(Control::Descriptors),

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 use ledger::bytes::canon::escape_bytes;
 use ledger::facts::control::Control;
+use ledger::facts::execution::NotExecuted;
 use ledger::facts::policy::Policy;
 use serde::Deserialize;
 
@@ -419,24 +420,28 @@ impl Runtime for Template {
                     sha256: None,
                 }
             }
-            (
-                Program::Unusable {
-                    reason,
-                    errno,
-                    path,
-                },
-                true,
-            ) => Program::Unusable {
-                path: match &init.report.program {
-                    Some(ProgramReport::Unusable { .. }) => {
-                        let first = command.first().map(|word| escape_bytes(word.as_bytes()));
-                        first.unwrap_or(path)
+            // Not the workload's fault.
+            (Program::Unusable { path, errno, .. }, true) => {
+                let is_found_out = matches!(
+                    init.report.program,
+                    Some(ProgramReport::Unusable { reason, .. }) if reason != NotExecuted::LaunchFailed
+                );
+                let first = command.first().map(|word| escape_bytes(word.as_bytes()));
+                let path = match first.filter(|_| is_found_out) {
+                    Some(first) => {
+                        let why = errno.map(io::Error::from_raw_os_error);
+                        let why = why.map(|error| crate::sys::errno_name(&error));
+                        let why = why.unwrap_or_default();
+                        format!("the program {first} of the runtime {}: {why}", self.id)
                     }
-                    _ => path,
-                },
-                reason,
-                errno,
-            },
+                    None => path,
+                };
+                Program::Unusable {
+                    path,
+                    reason: NotExecuted::LaunchFailed,
+                    errno,
+                }
+            }
         };
         let mut effect = Effect::new(program);
         effect.runtime_sha256 = runtime_sha256;

@@ -1,6 +1,8 @@
 //! One control left out: its mechanism is gone, by effect, and every other declared control still is.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -11,7 +13,7 @@ use ledger::facts::control::Control;
 use crate::evidence::Run;
 use crate::faults::with_planted;
 use crate::probe::{answers, command_inside};
-use crate::world::{Ran, SUPPORTED, World, is_root, ready};
+use crate::world::{Ran, SUPPORTED, World, is_root, ready, skip};
 
 /// Things of the host that a workload without the control gets at.
 struct Scene {
@@ -227,13 +229,20 @@ fn sockets_are_reached_without_ipc_and_no_network_is() {
     let world = ready!();
     let scene = Scene::new();
     let name = format!("ablation-{}", std::process::id());
-    let address = SocketAddr::from_abstract_name(&name).unwrap();
-    let _abstract = UnixListener::bind_addr(&address).unwrap();
+    let own = SocketAddr::from_abstract_name(&name).unwrap();
+    let _abstract = UnixListener::bind_addr(&own).unwrap();
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = tcp.local_addr().unwrap();
+    // Until the test program ends.
+    std::thread::spawn(move || {
+        for stream in tcp.incoming() {
+            let _ = stream.unwrap().write_all(b"hello");
+        }
+    });
     let attempts = [
         format!("unix:{}", scene.path("socket").display()),
         format!("abstract:{name}"),
-        format!("tcp:{}", tcp.local_addr().unwrap()),
+        format!("tcp:{address}"),
     ];
     let attempts = attempts.each_ref().map(String::as_str);
     let policy = world.policy(|_| {});
@@ -288,4 +297,104 @@ fn evidence_stays_covered_without_filesystem() {
     );
     assert_eq!(ran.out, "0\n0\n", "{ran:#?}");
     assert_eq!(run.start.key_reachable, None);
+}
+
+/// Makes a pseudo-terminal the controlling terminal of the program that is run.
+#[allow(unsafe_code, reason = "a session begins between fork and exec")]
+fn with_terminal(command: &mut std::process::Command, terminal: std::os::fd::OwnedFd) {
+    use std::os::unix::process::CommandExt as _;
+    // SAFETY: setsid and ioctl are async-signal-safe and the closure owns the terminal.
+    unsafe {
+        command.pre_exec(move || {
+            let number = terminal.as_raw_fd();
+            if libc::setsid() < 0 || libc::ioctl(number, libc::TIOCSCTTY, 0) < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn without_terminal_the_callers_is_there() {
+    let world = ready!();
+    let policy = world.policy(|_| {});
+    for (control, expected) in [(None, "none\n"), (Some("terminal"), "the caller's\n")] {
+        let pair = nix::pty::openpty(None, None).unwrap();
+        let flags = format!("-P {} --best-effort", policy.display());
+        let script = "(: </dev/tty) 2>/dev/null && echo \"the caller's\" || echo none";
+        let mut command = world.exec_command(&flags, &["sh", "-c", script]);
+        command.envs(control.map(|name| ("RUNNER_ABLATE", name)));
+        with_terminal(&mut command, pair.slave);
+        let ran = Ran::of(command.output().unwrap()).ended(0);
+        assert_eq!(ran.out, expected);
+    }
+}
+
+/// What the user namespace keeps closed where the host's processes are seen: their environment, the host's files behind
+/// them (ptrace(2), access mode checks).
+#[test]
+fn processes_that_are_seen_stay_closed() {
+    let _ = ready!();
+    let Some(world) = World::of_user("processes_that_are_seen_stay_closed", &[]) else {
+        return;
+    };
+    let world = world
+        .with("OF_THE_CALLER", "found")
+        .with("RUNNER_ABLATE", "process");
+    let scene = Scene::new();
+    let script = "for one in /proc/[0-9]*; do \
+            grep -qz OF_THE_CALLER=found $one/environ && echo environment; \
+            cat $one/root$1/canary; \
+        done 2>/dev/null; true";
+    let run = |flags: &str, nesting: &str| {
+        let policy = world.policy(|policy| policy["nesting"] = nesting.into());
+        let flags = format!("-P {} --best-effort -C / {flags}", policy.display());
+        let ran = world.sh(&flags, script, &[scene.folder.path()]).ended(0);
+        (ran.out, world.last())
+    };
+    let (seen, _) = run("--runtime native --allow-native", "deny");
+    for open in ["environment", "untouched"] {
+        assert!(seen.contains(open), "not even bare: {seen:?}");
+    }
+    for nesting in ["deny", "allow"] {
+        let (seen, recorded) = run("", nesting);
+        assert!(
+            !seen.contains("environment") && !seen.contains("untouched"),
+            "{seen:?}"
+        );
+        for control in ["filesystem", "environment", "devices", "ipc", "descriptors"] {
+            assert!(recorded.declares(control), "{control}");
+        }
+    }
+}
+
+#[test]
+fn capabilities_undo_no_mount_or_filesystem_is_not_declared() {
+    let world = ready!().with("RUNNER_ABLATE", "privilege");
+    let run = |nesting: &str| {
+        let policy = world.policy(|policy| {
+            policy["nesting"] = nesting.into();
+            policy["process"]["user"] = 0.into();
+            policy["process"]["group"] = 0.into();
+            policy["syscalls"] = serde_json::json!({ "deny": ["getcpu"] });
+        });
+        let flags = format!("-P {} --best-effort -C /", policy.display());
+        let script = "PATH=$PATH:/sbin:/usr/sbin; umount /proc/sys 2>/dev/null && echo unmounted || echo kept";
+        (world.sh(&flags, script, &[]).ended(0).out, world.last())
+    };
+    let (seen, recorded) = run("allow");
+    assert_eq!(seen, "unmounted\n");
+    for control in ["filesystem", "devices"] {
+        assert_eq!(recorded.reason(control), Some("not-read-back"), "{control}");
+    }
+    let (seen, recorded) = run("deny");
+    if recorded.declares("filesystem") {
+        assert_eq!(seen, "kept\n");
+    } else {
+        skip(
+            "capabilities_undo_no_mount_or_filesystem_is_not_declared",
+            "no Landlock",
+        );
+    }
 }

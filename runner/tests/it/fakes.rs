@@ -7,6 +7,7 @@ use ledger::facts::control::Control;
 use ledger::facts::execution::Outcome;
 use runner::runtime::template::Template;
 
+use crate::faults::with_planted;
 use crate::world::{Ran, World, program, skip};
 
 /// The one that is called so.
@@ -33,7 +34,15 @@ fn policy(world: &World) -> PathBuf {
         let all: Vec<&str> = Control::ALL.iter().map(|one| one.as_str()).collect();
         policy["enforcement"]["mode"] = "best-effort".into();
         policy["enforcement"]["requiredControls"] = all.into();
-        policy["resources"]["timeoutMs"] = 3_000.into();
+        let resources = &mut policy["resources"];
+        for (name, limit) in [
+            ("timeoutMs", 3_000),
+            ("memoryMb", 512),
+            ("processes", 256),
+            ("cpuMillis", 1_000),
+        ] {
+            resources[name] = limit.into();
+        }
     })
 }
 
@@ -49,6 +58,7 @@ fn run(world: &World, name: &str, workload: &[&str]) -> Ran {
         policy(world).display()
     );
     let mut command = world.exec_command(&flags, workload);
+    with_planted(&mut command);
     command.stdin(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // Who reads nothing may be gone already.
@@ -109,7 +119,7 @@ fn a_fake_that_does_nothing_runs_the_workload_bare_and_declares_everything() {
         &[
             "sh",
             "-c",
-            "echo $OF_THE_CALLER; cat; readlink /proc/self/ns/net",
+            "echo $OF_THE_CALLER; cat; test -e /proc/self/fd/7 && readlink /proc/self/ns/net",
         ],
     );
     let net = std::fs::read_link("/proc/self/ns/net").unwrap();
@@ -244,16 +254,22 @@ fn a_template_without_a_way_to_leave_a_control_out_runs_nothing() {
 #[test]
 fn a_missing_program_of_a_runtime_is_told() {
     let world = World::new();
-    let text =
-        r#"{"id":"gone","declares":[],"command":["no-such-sandbox","{program}","{arguments}"]}"#;
+    let text = r#"{"id":"gone","declares":[{"control":"network","mechanism":"m"}],"command":["no-such-sandbox","{program}","{arguments}"]}"#;
     let runtime = world.file("gone.json", text);
     let flags = format!(
         "--runtime {} --allow-native -P {}",
         runtime.display(),
         policy(&world).display()
     );
-    let ran = world.exec(&flags, &["true"]).ended(127);
-    assert!(ran.err.contains("no-such-sandbox"), "{}", ran.err);
+    let ran = world.exec(&flags, &["true"]).ended(125);
+    assert!(
+        ran.err.contains("could not launch")
+            && ran
+                .err
+                .contains("no-such-sandbox of the runtime gone: ENOENT"),
+        "{}",
+        ran.err
+    );
     assert_eq!(world.last().reason("network"), Some("not-launched"));
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | network | the host's network namespace, sockets of every family | ipc: Landlock keeps abstract sockets inside |
 //! | filesystem | the host's tree in place of a root of its own, writable where its permissions say so; evidence stays covered | ipc: no unix socket can be made, so none of the tree's can be connected to |
-//! | process | the host's /proc; the pid namespace stays, for the end of the tree rests on it, so signals do not get out | Landlock keeps /proc/PID/root, fd, environ of the host closed |
+//! | process | the host's /proc; the pid namespace stays, for the end of the tree rests on it, so signals do not get out; the user namespace keeps their root, fd and environ closed | |
 //! | environment | every variable of the caller | |
 //! | privilege | capabilities kept in the user namespace, also over exec, no no_new_privs, user namespaces below | Landlock keeps mounts as they are |
 //! | syscalls | no filter of the policy's | |
@@ -25,7 +25,7 @@ use ledger::facts::policy::{NetworkMode, Policy};
 use crate::mechanism::identity::IdentitySpec;
 use crate::mechanism::owners::{ChooseIdsError, HostIds};
 use crate::mechanism::seccomp::Families;
-use crate::plan::Job;
+use crate::plan::{Job, Plan};
 
 /// Whether `control` can be left out of this job.
 pub(super) fn is_possible(control: Control, job: &Job) -> bool {
@@ -81,17 +81,15 @@ pub(super) fn families(policy: &Policy, job: &Job) -> Families {
 }
 
 /// What `control` rests on beside its usual mechanisms while another one is left out.
-pub(super) fn stands_in(control: Control, job: &Job) -> Option<&'static str> {
-    match (job.ablate?, control) {
-        (
-            Control::Process,
-            Control::Filesystem
-            | Control::Environment
-            | Control::Devices
-            | Control::Ipc
-            | Control::Descriptors,
-        )
-        | (Control::Privilege, Control::Filesystem | Control::Devices) => Some("landlock"),
+pub(super) fn stands_in(control: Control, plan: &Plan) -> Option<&'static str> {
+    match (plan.job.ablate?, control) {
+        (Control::Privilege, Control::Filesystem | Control::Devices) => Some("landlock"),
+        // They rest on covers of kernel file systems.
+        (Control::Privilege, Control::Network | Control::Process)
+            if !plan.tree.kernel.is_empty() =>
+        {
+            Some("landlock")
+        }
         (Control::Filesystem, Control::Ipc) => Some("base-filter"),
         (_, _) => None,
     }

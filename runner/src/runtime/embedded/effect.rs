@@ -88,7 +88,7 @@ pub(super) fn expected(
 /// Which mechanisms must be in effect for a control to be declared.
 fn mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
     let mut needed = usual_mechanisms(control, plan);
-    needed.extend(ablation::stands_in(control, &plan.job));
+    needed.extend(ablation::stands_in(control, plan));
     needed
 }
 
