@@ -1,13 +1,13 @@
 //! `runner plan`: what exec would intend, and what not and why. Runs nothing of the workload's, writes nothing.
 
-use ledger::facts::control::Control;
+use ledger::facts::control::{Control, Unsupported};
 use ledger::facts::policy::Mode;
 
 use super::exec::{self, ExecArgs};
 use super::status::REFUSED;
 use super::trial::{self, Would};
 use super::{FAILED, Global, USAGE, ledger as ledgers, report};
-use crate::plan::{self, Plan, Runtime, Shape};
+use crate::plan::{self, Plan, Reason, Runtime, Shape};
 
 pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
     let usage = if args.dry_run { FAILED } else { USAGE };
@@ -161,14 +161,9 @@ fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: bool, would: &Would) {
             "exec could not launch (125); `runner doctor` says what on this host stands in the way\n",
         );
     } else if *would == Would::Refuse {
-        let missing: Vec<String> = plan
-            .missing()
-            .iter()
-            .map(|gap| format!("{} ({})", gap.control, gap.reason))
-            .collect();
         text.push_str(&format!(
             "exec would refuse (126): {}\n",
-            missing.join(", ")
+            by_reason(&plan.missing())
         ));
     } else if plan.policy.enforcement.mode == Mode::BestEffort && !plan.missing().is_empty() {
         text.push_str("exec would run and record controls-missing\n");
@@ -176,4 +171,25 @@ fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: bool, would: &Would) {
         text.push_str("exec would run; a successful run would be recorded as reduced\n");
     }
     report::print(&text);
+}
+
+/// `memory, cpu (needs-resource-groups)`; what is merely not launched follows from the rest.
+fn by_reason(missing: &[Unsupported]) -> String {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for gap in missing {
+        let (reason, control) = (gap.reason.as_str(), gap.control.as_str());
+        match groups.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, controls)) => controls.push(control),
+            None => groups.push((reason, vec![control])),
+        }
+    }
+    let follows = Reason::NOT_LAUNCHED.as_str();
+    if groups.iter().any(|(reason, _)| *reason != follows) {
+        groups.retain(|(reason, _)| *reason != follows);
+    }
+    let groups: Vec<String> = groups
+        .iter()
+        .map(|(reason, controls)| format!("{} ({reason})", controls.join(", ")))
+        .collect();
+    groups.join(", ")
 }
