@@ -5,6 +5,8 @@ use crate::host::capability::{Capability, Finding, try_all};
 
 /// Without these the embedded runtime builds no sandbox at all.
 const ESSENTIAL: [&str; 2] = ["user-namespace", "mount-namespace"];
+/// Nor without this for root, whose workloads have an id that is nobody's; others keep their own.
+const ESSENTIAL_FOR_ROOT: &str = "other-ids";
 
 pub(super) fn run(global: &Global) -> u8 {
     let facts = match crate::host::gather(None) {
@@ -16,7 +18,9 @@ pub(super) fn run(global: &Global) -> u8 {
     };
     let capabilities = try_all(&facts);
     let lacks = |one: &&Capability| {
-        ESSENTIAL.contains(&one.name) && matches!(one.finding, Finding::Fails { .. })
+        let essential =
+            ESSENTIAL.contains(&one.name) || facts.uid == 0 && one.name == ESSENTIAL_FOR_ROOT;
+        essential && matches!(one.finding, Finding::Fails { .. })
     };
     let ready = !capabilities.iter().any(|one| lacks(&one));
     if global.is_json() {

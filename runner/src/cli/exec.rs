@@ -23,9 +23,15 @@ use crate::runtime::template::ReadTemplateError;
 
 /// Exit statuses, for `exec --help`.
 const STATUSES: &str = "Exit status: the workload's own; 124 deadline; 125 the runner failed, pid 1 of the sandbox was killed, or the \
-record cannot be kept; 126 refused, a requested control is not available; 127 program not found or not executable; 128+n the \
+record cannot be kept, and wrong usage; 126 refused, a requested control is not available; 127 program not found or not executable; 128+n the \
 workload ended by signal n, or the operator ended the run by a second INT or TERM, n being that one. \
---events tells them apart where a workload uses these numbers itself.";
+--events tells them apart where a workload uses these numbers itself. stdout is the workload's, so --json changes nothing \
+here: see --events.";
+
+/// The same for `plan --help`.
+pub(super) const PLAN_STATUSES: &str = "Exit status: 0 exec would run it, as far as can be told before: plan tries this host's \
+namespaces, and looks neither for the program nor for the folder of -C; 126 exec would refuse; 125 no sandbox can be built here, and no \
+control is required that would make it a refusal; 2 wrong usage.";
 
 /// What `exec` and `plan` take.
 #[derive(Debug, Args)]
@@ -64,8 +70,8 @@ pub(super) struct ExecArgs {
     /// Kill the whole tree after this time, such as 30s
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
-    /// Map the workload to host root; user and privilege are then not declared, and a policy that requires them
-    /// refuses without --best-effort
+    /// Started as root: map the workload to host root. user and privilege are then not declared, and a policy that
+    /// requires them refuses without --best-effort. For other users it changes only that: the host id stays theirs
     #[arg(long)]
     as_root: bool,
     /// Go on with a ledger that lost records; a record says so, and verify gives 10 from then on
@@ -402,8 +408,13 @@ fn tell(global: &Global, args: &ExecArgs, finished: &Finished, folder: &Path) {
         let program = &finished.program;
         let text = match result.reason {
             Some(NotExecuted::Refused) => format!(
-                "refused, record {sequence}: {obstacle}\n  way out: docs/gaps.md says what each reason means{}; --best-effort runs without and records it",
-                doctor_hint(obstacle)
+                "refused, record {sequence}: {obstacle}\n  way out: docs/gaps.md says what each reason means{}{}",
+                doctor_hint(obstacle),
+                if finished.runs_without {
+                    "; --best-effort runs without and records it"
+                } else {
+                    ""
+                }
             ),
             Some(NotExecuted::NotFound) => format!(
                 "not found inside, record {sequence}: {program}{}",
@@ -416,7 +427,13 @@ fn tell(global: &Global, args: &ExecArgs, finished: &Finished, folder: &Path) {
                 )
             }
             Some(NotExecuted::LaunchFailed) | None => {
-                format!("could not launch, record {sequence}: {obstacle}")
+                let mut text = format!("could not launch, record {sequence}: {obstacle}");
+                let hint = doctor_hint(obstacle);
+                if !hint.is_empty() {
+                    text.push_str("\n  way out: docs/gaps.md says what each reason means");
+                    text.push_str(hint);
+                }
+                text
             }
         };
         report::error_line(&text);

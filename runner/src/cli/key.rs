@@ -1,6 +1,6 @@
 //! `runner key`: make a key file, show a ledger's key.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use ledger::file::store::{create_key_file, describe};
@@ -33,24 +33,34 @@ enum KeyCommand {
 
 pub(super) fn run(global: &Global, args: KeyArgs) -> u8 {
     match args.command {
-        KeyCommand::New { file } => match create_key_file(&file) {
-            Ok(public) => {
-                let id = public.id();
-                if global.is_json() {
-                    report::print_json(&serde_json::json!({ "file": file, "keyId": id }));
-                } else {
-                    report::print(&format!("{id}\n"));
-                }
-                0
-            }
-            Err(error) => {
-                report::diagnostic(error);
-                FAILED
-            }
-        },
+        KeyCommand::New { file } => new(global, &file),
         KeyCommand::Show => show(global),
         KeyCommand::Rotate(later) => super::needs("key rotate", "key rotation", &later),
         KeyCommand::Standby(later) => super::needs("key standby", "standby keys", &later),
+    }
+}
+
+fn new(global: &Global, file: &Path) -> u8 {
+    // Without a place for a ledger there is none that the file could be in.
+    let ledger = ledgers::folder(global).ok();
+    if let Err(error) = ledgers::refuse_inside(file, ledger.as_deref()) {
+        report::diagnostic(error);
+        return FAILED;
+    }
+    match create_key_file(file) {
+        Ok(public) => {
+            let id = public.id();
+            if global.is_json() {
+                report::print_json(&serde_json::json!({ "file": file, "keyId": id }));
+            } else {
+                report::print(&format!("{id}\n"));
+            }
+            0
+        }
+        Err(error) => {
+            report::diagnostic(error);
+            FAILED
+        }
     }
 }
 

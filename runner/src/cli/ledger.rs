@@ -32,6 +32,18 @@ pub(super) enum LedgerError {
         help("use the ledger's own key, --key FILE or --key ephemeral")
     )]
     Agent(String),
+    /// Who gets the ledger would get the key with it.
+    #[error("the key would be inside the ledger folder {folder}: {file}", folder = folder.display(), file = file.display())]
+    #[diagnostic(
+        code(runner::ledger::key_inside),
+        help("keep the key elsewhere: whoever is given the ledger must not get what signs it")
+    )]
+    KeyInside {
+        /// The key file, or the folder of keys.
+        file: PathBuf,
+        /// The ledger's folder.
+        folder: PathBuf,
+    },
     /// The clocks cannot be read.
     #[error("cannot read the clocks")]
     #[diagnostic(code(runner::ledger::clock))]
@@ -98,6 +110,37 @@ fn key_choice(global: &Global) -> Result<KeyChoice, LedgerError> {
     }
 }
 
+/// Refuses a place for keys below `ledger`, or below any other ledger that was begun, whatever links lead there.
+pub(super) fn refuse_inside(keys: &Path, ledger: Option<&Path>) -> Result<(), LedgerError> {
+    let keys = resolved(keys);
+    let ledger = ledger.map(resolved);
+    let is_ledger = |folder: &&Path| {
+        ledger.as_deref() == Some(*folder) || folder.join("records").join(segment_name(0)).exists()
+    };
+    match keys.ancestors().skip(1).find(is_ledger) {
+        Some(folder) => Err(LedgerError::KeyInside {
+            folder: folder.to_owned(),
+            file: keys,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// The path without links, as far as there is something at it.
+fn resolved(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let known = path
+        .ancestors()
+        .find_map(|above| Some((above, above.canonicalize().ok()?)));
+    match known {
+        Some((above, known)) => match path.strip_prefix(above) {
+            Ok(rest) if !rest.as_os_str().is_empty() => known.join(rest),
+            _ => known,
+        },
+        None => path,
+    }
+}
+
 /// Where a command line's ledger and key are.
 pub(super) struct Place {
     dir: PathBuf,
@@ -108,11 +151,19 @@ pub(super) struct Place {
 impl Place {
     /// Finds it; nothing is opened yet.
     pub(super) fn of(global: &Global) -> Result<Self, LedgerError> {
-        Ok(Self {
+        let place = Self {
             dir: folder(global)?,
             key: key_choice(global)?,
             key_folder: key_folder()?,
-        })
+        };
+        match &place.key {
+            // One that was begun has its key already.
+            KeyChoice::Own if place.is_begun() => {}
+            KeyChoice::Own => refuse_inside(&place.key_folder, Some(&place.dir))?,
+            KeyChoice::File(file) => refuse_inside(file, Some(&place.dir))?,
+            KeyChoice::Ephemeral => {}
+        }
+        Ok(place)
     }
 
     /// Whether a ledger was begun here. What may be missing is for [`Self::open`] to say.

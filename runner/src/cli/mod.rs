@@ -16,6 +16,7 @@ mod note;
 mod plan;
 mod report;
 mod status;
+mod trial;
 mod validate;
 
 use std::ffi::OsString;
@@ -88,7 +89,8 @@ enum Format {
 enum Command {
     /// Run a workload in a sandbox and record it
     Exec(Box<exec::ExecArgs>),
-    /// Say what would be intended, and what not and why; runs and writes nothing
+    /// Say what would be intended, and what not and why; runs and writes nothing, and looks for no program
+    #[command(after_help = exec::PLAN_STATUSES)]
     Plan(Box<exec::ExecArgs>),
     /// Say what this host allows, found by trying
     Doctor,

@@ -1,12 +1,13 @@
-//! `runner plan`: what exec would intend, and what not and why. Runs nothing, writes nothing.
+//! `runner plan`: what exec would intend, and what not and why. Runs nothing of the workload's, writes nothing.
 
-use ledger::facts::control::Control;
+use ledger::facts::control::{Control, Unsupported};
 use ledger::facts::policy::Mode;
 
 use super::exec::{self, ExecArgs};
 use super::status::REFUSED;
+use super::trial::{self, Would};
 use super::{FAILED, Global, USAGE, ledger as ledgers, report};
-use crate::plan::{self, Plan, Runtime, Shape};
+use crate::plan::{self, Plan, Reason, Runtime, Shape};
 
 pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
     let usage = if args.dry_run { FAILED } else { USAGE };
@@ -21,19 +22,33 @@ pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
             return usage;
         }
     };
-    let plan = match plan::compile(policy, job, runtime.as_ref()) {
+    let mut plan = match plan::compile(policy, job, runtime.as_ref()) {
         Ok(plan) => plan,
         Err(error) => {
             report::diagnostic(error);
             return usage;
         }
     };
-    if global.is_json() {
-        print_json(&plan, runtime.as_ref());
+    // The native runtime asks nothing of the host.
+    let would = if runtime.id() == "native" {
+        if plan.is_refused() {
+            Would::Refuse
+        } else {
+            Would::Run
+        }
     } else {
-        print_text(&plan, runtime.as_ref(), args.runtime == "auto");
+        trial::try_here(&mut plan)
+    };
+    if global.is_json() {
+        print_json(&plan, runtime.as_ref(), &would);
+    } else {
+        print_text(&plan, runtime.as_ref(), args.runtime == "auto", &would);
     }
-    if plan.is_refused() { REFUSED } else { 0 }
+    match would {
+        Would::Run => 0,
+        Would::Refuse => REFUSED,
+        Would::FailToLaunch => FAILED,
+    }
 }
 
 fn asked(plan: &Plan, control: Control) -> &'static str {
@@ -46,7 +61,7 @@ fn asked(plan: &Plan, control: Control) -> &'static str {
     }
 }
 
-fn print_json(plan: &Plan, runtime: &dyn Runtime) {
+fn print_json(plan: &Plan, runtime: &dyn Runtime, would: &Would) {
     let controls: Vec<_> = Control::ALL
         .iter()
         .map(|control| {
@@ -72,7 +87,8 @@ fn print_json(plan: &Plan, runtime: &dyn Runtime) {
         "runtime": { "id": runtime.id(), "version": runtime.version() },
         "policy": plan.policy.id,
         "mode": plan.policy.enforcement.mode,
-        "refused": plan.is_refused(),
+        "refused": *would == Would::Refuse,
+        "launches": *would == Would::Run,
         "controls": controls,
         "files": binds,
         "cwd": plan.cwd,
@@ -80,11 +96,13 @@ fn print_json(plan: &Plan, runtime: &dyn Runtime) {
     }));
 }
 
-fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: bool) {
-    let why = match (chosen, plan.is_refused()) {
+fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: bool, would: &Would) {
+    let why = match (chosen, would) {
         (false, _) => "",
-        (true, false) => " (auto: it can do all that is requested)",
-        (true, true) => " (auto: no runtime of this version can do all that is requested)",
+        (true, Would::Run) => " (auto: it can do all that is requested)",
+        (true, Would::Refuse | Would::FailToLaunch) => {
+            " (auto: no runtime of this version can do all that is requested here)"
+        }
     };
     let mut text = format!(
         "policy {} ({}), runtime {}{why}\n\n",
@@ -139,15 +157,14 @@ fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: bool) {
         text.push_str(&format!("  cover {}\n", path.display()));
     }
     text.push_str(&format!("starts in {}\n", plan.cwd.display()));
-    if plan.is_refused() {
-        let missing: Vec<String> = plan
-            .missing()
-            .iter()
-            .map(|gap| format!("{} ({})", gap.control, gap.reason))
-            .collect();
+    if *would == Would::FailToLaunch {
+        text.push_str(
+            "exec could not launch (125); `runner doctor` says what on this host stands in the way\n",
+        );
+    } else if *would == Would::Refuse {
         text.push_str(&format!(
             "exec would refuse (126): {}\n",
-            missing.join(", ")
+            by_reason(&plan.missing())
         ));
     } else if plan.policy.enforcement.mode == Mode::BestEffort && !plan.missing().is_empty() {
         text.push_str("exec would run and record controls-missing\n");
@@ -155,4 +172,25 @@ fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: bool) {
         text.push_str("exec would run; a successful run would be recorded as reduced\n");
     }
     report::print(&text);
+}
+
+/// `memory, cpu (needs-resource-groups)`; what is merely not launched follows from the rest.
+fn by_reason(missing: &[Unsupported]) -> String {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for gap in missing {
+        let (reason, control) = (gap.reason.as_str(), gap.control.as_str());
+        match groups.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, controls)) => controls.push(control),
+            None => groups.push((reason, vec![control])),
+        }
+    }
+    let follows = Reason::NOT_LAUNCHED.as_str();
+    if groups.iter().any(|(reason, _)| *reason != follows) {
+        groups.retain(|(reason, _)| *reason != follows);
+    }
+    let groups: Vec<String> = groups
+        .iter()
+        .map(|(reason, controls)| format!("{} ({reason})", controls.join(", ")))
+        .collect();
+    groups.join(", ")
 }

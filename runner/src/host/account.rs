@@ -1,10 +1,16 @@
-//! Names of accounts.
+//! Names of accounts, and the range of host ids that workloads get from root.
 //!
 //! This program is linked without shared libraries, so the C library's own lookup, which loads modules as nsswitch.conf(5)
 //! says, is not to be had: /etc/passwd is read here, and getent(1) is asked for accounts that are elsewhere (LDAP, sssd).
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+/// First host id for workloads of a runner started as root: just past the range that systemd gives to
+/// containers (524288 to 1879048191), below 2^31.
+pub(crate) const FIRST_HOST_ID: u32 = 0x7000_0000;
+/// How many there are.
+pub(crate) const HOST_IDS: u32 = 4096;
 
 /// Where getent(1) may be; never the caller's PATH.
 const GETENT: [&str; 2] = ["/usr/bin/getent", "/bin/getent"];

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use ledger::facts::host::{CgroupLayout, HostFacts};
 
+use super::account::{FIRST_HOST_ID, HOST_IDS};
 use crate::sys::attempt::{Attempt, attempt};
 use crate::sys::{errno_name, kernel};
 
@@ -288,15 +289,11 @@ fn other_ids(facts: &HostFacts, has_user: bool) -> Capability {
     if !has_user {
         return without_user_namespace(name, purpose, "map a range of ids".to_owned());
     }
+    let last = FIRST_HOST_ID + (HOST_IDS - 1);
     let (tried, result) = if facts.uid == 0 {
-        let maps = |pid: libc::pid_t| {
-            fs::write(format!("/proc/{pid}/uid_map"), "0 100000 1000")?;
-            fs::write(format!("/proc/{pid}/gid_map"), "0 100000 1000")
-        };
-        let tried = "write uid_map and gid_map for ids 100000 to 100999, setgroups";
         (
-            tried.to_owned(),
-            attempt(libc::CLONE_NEWUSER, Attempt::DropGroups, maps),
+            format!("write uid_map and gid_map for ids {FIRST_HOST_ID} to {last}, setgroups"),
+            map_workload_ids(),
         )
     } else {
         let maps = |pid: libc::pid_t| {
@@ -310,7 +307,9 @@ fn other_ids(facts: &HostFacts, has_user: bool) -> Capability {
         )
     };
     let advice = result.as_ref().err().map(|_| match facts.uid {
-        0 => "a host or container in which root may map ids 100000 and above".to_owned(),
+        0 => format!(
+            "a host, or a container whose user namespace maps ids {FIRST_HOST_ID} to {last}; or start the runner as an ordinary user"
+        ),
         uid => format!(
             "package uidmap (newuidmap, newgidmap), and lines `{uid}:100000:65536` in /etc/subuid and /etc/subgid \
              (as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER)"
@@ -333,6 +332,18 @@ fn other_ids(facts: &HostFacts, has_user: bool) -> Capability {
         finding,
         advice,
     }
+}
+
+/// Maps the ids that root gives to workloads, any of which a run may get, and drops the groups under them.
+///
+/// # Errors
+/// The kernel refuses: as EPERM where this process's own user namespace does not have all of them.
+pub(crate) fn map_workload_ids() -> io::Result<()> {
+    attempt(libc::CLONE_NEWUSER, Attempt::DropGroups, |pid| {
+        let map = format!("0 {FIRST_HOST_ID} {HOST_IDS}");
+        fs::write(format!("/proc/{pid}/uid_map"), &map)?;
+        fs::write(format!("/proc/{pid}/gid_map"), &map)
+    })
 }
 
 /// Maps 0 to the caller and 1 to the first id of the caller's first range.

@@ -16,15 +16,10 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 
 use super::identity::IdentitySpec;
 use super::{Failure, mounts};
-use crate::host::account::user_name;
+use crate::host::account::{FIRST_HOST_ID, HOST_IDS, user_name};
 use crate::sys::clone::Placeholder;
 use crate::sys::{errno_name, mount};
 
-/// First host id for workloads of a runner started as root: just past the range that systemd gives to
-/// containers (524288 to 1879048191), below 2^31.
-const FIRST_HOST_ID: u32 = 0x7000_0000;
-/// How many there are.
-const HOST_IDS: u32 = 4096;
 /// Where a host id is locked while a workload has it.
 const LOCKS: &str = "/run/containment-ledger/ids";
 

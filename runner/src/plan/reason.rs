@@ -34,7 +34,7 @@ reasons! {
     POLICY_SETS_NO_LIMIT "policy-sets-no-limit" "the policy names no limit",
     KEEPS_CAPABILITIES "keeps-capabilities" "capabilities inside a sandbox are not supported by this runtime yet",
     SUPPLEMENTARY_GROUPS_KEPT "supplementary-groups-kept" "an ordinary user cannot drop supplementary groups without subordinate ids (package uidmap, /etc/subuid, /etc/subgid)",
-    RUNS_AS_ROOT "runs-as-root" "--as-root maps the workload to host root",
+    RUNS_AS_ROOT "runs-as-root" "--as-root was given, which maps the workload of a runner started as root to host root",
     NO_USER_NAMESPACE "no-user-namespace" "this host makes no user namespaces for this user",
     NAMESPACE_REFUSED "namespace-refused" "the kernel refused this namespace",
     MECHANISM_FAILED "mechanism-failed" "a call that gives the control its effect failed",

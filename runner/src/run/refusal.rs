@@ -15,6 +15,8 @@ pub(super) struct NoRun {
     pub(super) reason: NotExecuted,
     pub(super) errno: Option<i32>,
     pub(super) obstacle: String,
+    /// Whether it would run without the controls that are missing.
+    pub(super) runs_without: bool,
 }
 
 /// A requested control that was lost under a strict policy, or a program that cannot run.
@@ -39,6 +41,7 @@ pub(super) fn stands_in_the_way(
             reason: NotExecuted::Refused,
             errno: None,
             obstacle,
+            runs_without: true,
         });
     }
     match &launch.effect.program {
@@ -51,6 +54,7 @@ pub(super) fn stands_in_the_way(
             reason: *reason,
             errno: *errno,
             obstacle: path.clone(),
+            runs_without: false,
         }),
         Program::Found { .. } => None,
     }
@@ -68,6 +72,7 @@ pub(super) fn missing(gaps: &[Unsupported]) -> String {
 pub(super) fn obstacle(plan: &Plan, error: &LaunchError) -> NoRun {
     let mut controls = plan.controls_of_nothing();
     let strict = plan.policy.enforcement.mode == Mode::Strict;
+    let mut words: Vec<String> = Vec::new();
     let reason = match error {
         LaunchError::Namespaces { errno } => {
             let word = format!("{} ({errno})", plan::Reason::NO_USER_NAMESPACE);
@@ -76,6 +81,7 @@ pub(super) fn obstacle(plan: &Plan, error: &LaunchError) -> NoRun {
                     gap.reason.clone_from(&word);
                 }
             }
+            words.push(word);
             if strict && !plan.requested.is_empty() {
                 NotExecuted::Refused
             } else {
@@ -86,6 +92,7 @@ pub(super) fn obstacle(plan: &Plan, error: &LaunchError) -> NoRun {
             for gap in &mut controls.unsupported {
                 if let Some(why) = lost.get(&gap.control) {
                     gap.reason = why.to_string();
+                    words.push(why.reason.to_string());
                 }
             }
             if strict
@@ -108,6 +115,7 @@ pub(super) fn obstacle(plan: &Plan, error: &LaunchError) -> NoRun {
             {
                 gap.reason.clone_from(&word);
             }
+            words.push(word);
             NotExecuted::Refused
         }
         LaunchError::Interrupted { .. }
@@ -115,11 +123,15 @@ pub(super) fn obstacle(plan: &Plan, error: &LaunchError) -> NoRun {
         | LaunchError::Step { .. }
         | LaunchError::System { .. } => NotExecuted::LaunchFailed,
     };
+    // One mechanism can cost several controls.
+    words.dedup();
+    words.push(chain(error));
     NoRun {
         controls,
         reason,
         errno: None,
-        obstacle: chain(error),
+        obstacle: words.join(": "),
+        runs_without: false,
     }
 }
 
@@ -143,6 +155,7 @@ pub(super) fn not_executed(
         reason,
         errno,
         obstacle,
+        runs_without,
     } = no_run;
     let start = recorder.start(plan, runtime, None, controls.clone(), &now()?)?;
     let result = RunResult {
@@ -178,6 +191,7 @@ pub(super) fn not_executed(
         controls,
         program,
         obstacle: Some(obstacle),
+        runs_without,
         ended_by: None,
         probed,
     })

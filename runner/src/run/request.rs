@@ -129,6 +129,8 @@ pub struct Finished {
     pub program: String,
     /// Why it was refused or could not be launched, for people.
     pub obstacle: Option<String>,
+    /// Whether what stood in the way is the policy's insistence alone: `--best-effort` would have run it.
+    pub runs_without: bool,
     /// The signal by which the operator ended it.
     pub ended_by: Option<i32>,
     /// Of a probe's run, what was recorded.

@@ -69,6 +69,7 @@ pub fn execute(
             reason: NotExecuted::Refused,
             errno: None,
             obstacle: missing(&plan.missing()),
+            runs_without: true,
         };
         return not_executed(&mut recorder, &plan, runtime, no_run, &now);
     }
@@ -254,6 +255,7 @@ pub fn execute(
         controls,
         program,
         obstacle,
+        runs_without: false,
         ended_by,
         probed,
     })

@@ -251,6 +251,61 @@ fn keys_are_made_and_shown() {
 }
 
 #[test]
+fn no_key_is_kept_inside_a_ledger() {
+    let world = ready!();
+    let refused = |ran: Ran, file: &std::path::Path| {
+        let ran = ran.ended(125);
+        assert!(
+            ran.err.contains("runner::ledger::key_inside") && ran.err.contains("elsewhere"),
+            "{}",
+            ran.err
+        );
+        assert!(!file.exists(), "{}", file.display());
+    };
+    let inside = world.ledger().join("k.pem");
+    // Before there is a ledger, and once there is one.
+    for begun in [false, true] {
+        refused(world.run(&format!("key new {}", inside.display())), &inside);
+        assert_eq!(world.ledger().exists(), begun);
+        if !begun {
+            world.run("exec -- true").ended(0);
+        }
+    }
+    // By another way in, below it, and into a ledger that is not the one of this command line.
+    let link = world.path("link");
+    std::os::unix::fs::symlink(world.ledger(), &link).unwrap();
+    for file in [link.join("k.pem"), link.join("blobs/none/k.pem")] {
+        let command = format!("key new {}", file.display());
+        refused(world.run(&command), &file);
+        let elsewhere = world.path("elsewhere");
+        let command = format!("--ledger {} {command}", elsewhere.display());
+        refused(world.run(&command), &file);
+    }
+    // A key that somebody put there signs nothing.
+    let key = world.path("key.pem");
+    world.run(&format!("key new {}", key.display())).ended(0);
+    let other = world.path("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::rename(&key, other.join("key.pem")).unwrap();
+    let flags = format!("--ledger {0} --key {0}/key.pem", other.display());
+    for command in ["exec -- true", "note x"] {
+        let ran = world.run(&format!("{flags} {command}")).ended(125);
+        assert!(ran.err.contains("key_inside"), "{}", ran.err);
+        let there: Vec<_> = std::fs::read_dir(&other).unwrap().collect();
+        assert_eq!(there.len(), 1, "{there:?}");
+    }
+    // The folder of keys itself is below the ledger that would be begun.
+    let ledger = world.path("data");
+    let ran = world.run(&format!("--ledger {} exec -- true", ledger.display()));
+    assert!(ran.ended(125).err.contains("key_inside"));
+    assert!(!ledger.join("records").exists());
+    // Beside it all is well.
+    std::fs::rename(other.join("key.pem"), &key).unwrap();
+    let flags = format!("--ledger {} --key {}", other.display(), key.display());
+    world.run(&format!("{flags} exec -- true")).ended(0);
+}
+
+#[test]
 fn an_ephemeral_key_begins_a_ledger_and_never_goes_on() {
     let world = ready!();
     world.run("--key ephemeral exec -- true").ended(0);

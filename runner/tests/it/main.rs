@@ -21,6 +21,7 @@ mod host_files;
 mod hostile;
 mod identity;
 mod kills;
+mod lacking;
 mod launder;
 mod leftovers;
 mod network;

@@ -1,0 +1,116 @@
+//! What this host refuses of a plan, found by trying as `runner doctor` does: nothing of the workload's is looked at, and
+//! nothing stays.
+
+use std::collections::BTreeMap;
+
+use ledger::facts::control::Control;
+use ledger::facts::policy::{Mode, NetworkMode};
+
+use crate::host::capability::map_workload_ids;
+use crate::mechanism::Failure;
+use crate::plan::{Plan, Reason, Why};
+use crate::sys::clone::Placeholder;
+
+/// The namespaces without which nothing is built.
+const NEEDED: libc::c_int = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID;
+
+/// What exec would do with a plan on this host.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Would {
+    /// Run it, as far as can be told before.
+    Run,
+    /// Refuse it: a requested control is not to be had.
+    Refuse,
+    /// Fail to build any sandbox, and record that; no control is requested that would make it a refusal.
+    FailToLaunch,
+}
+
+/// Tries what a plan of the embedded runtime needs of this host, and moves from `intended` to `cannot` what it cannot have.
+pub(super) fn try_here(plan: &mut Plan) -> Would {
+    let refused_before = plan.is_refused();
+    let mut lost = BTreeMap::new();
+    let stops = match Placeholder::new(NEEDED) {
+        Err(error) => {
+            let why = Why {
+                reason: Reason::NO_USER_NAMESPACE,
+                detail: Some(crate::sys::errno_name(&error)),
+            };
+            lost.extend(plan.intended.keys().map(|control| (*control, why.clone())));
+            true
+        }
+        Ok(holder) => {
+            drop(holder);
+            let ids = ids_refused(plan.job.as_root);
+            match &ids {
+                Some(why) => {
+                    for control in [Control::User, Control::Privilege] {
+                        lost.insert(control, why.clone());
+                    }
+                }
+                None => lost.extend(namespaces_refused(plan.policy.network.mode)),
+            }
+            ids.is_some()
+        }
+    };
+    lost.retain(|control, _| plan.intended.contains_key(control));
+    let missing = plan
+        .requested
+        .iter()
+        .any(|control| lost.contains_key(control));
+    if stops {
+        // With them goes everything else.
+        for control in plan.intended.keys() {
+            lost.entry(*control)
+                .or_insert_with(|| Reason::NOT_LAUNCHED.into());
+        }
+    }
+    plan.intended
+        .retain(|control, _| !lost.contains_key(control));
+    plan.cannot.extend(lost);
+    if refused_before || plan.policy.enforcement.mode == Mode::Strict && missing {
+        Would::Refuse
+    } else if stops {
+        Would::FailToLaunch
+    } else {
+        Would::Run
+    }
+}
+
+/// Why root cannot give a workload an id that is nobody's; `None` where it can, or need not.
+fn ids_refused(as_root: bool) -> Option<Why> {
+    if as_root || !nix::unistd::geteuid().is_root() {
+        return None;
+    }
+    let error = map_workload_ids().err()?;
+    Some(Why {
+        reason: Reason::MECHANISM_FAILED,
+        detail: Some(Failure::call("map the ids of workloads", &error).to_string()),
+    })
+}
+
+/// Controls that rest on a namespace which is refused while the needed ones are made.
+fn namespaces_refused(mode: NetworkMode) -> BTreeMap<Control, Why> {
+    let mut lost = BTreeMap::new();
+    let own_network = mode != NetworkMode::Unrestricted;
+    let kinds: [(libc::c_int, bool, &[Control]); 2] = [
+        (libc::CLONE_NEWIPC, true, &[Control::Ipc]),
+        (
+            libc::CLONE_NEWNET,
+            own_network,
+            &[Control::Network, Control::Ipc],
+        ),
+    ];
+    for (kind, needed, controls) in kinds {
+        if !needed {
+            continue;
+        }
+        if let Err(error) = Placeholder::new(NEEDED | kind) {
+            let why = Why {
+                reason: Reason::NAMESPACE_REFUSED,
+                detail: Some(Failure::call("clone3", &error).to_string()),
+            };
+            lost.extend(controls.iter().map(|control| (*control, why.clone())));
+        }
+    }
+    lost
+}
