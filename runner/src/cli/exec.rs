@@ -9,12 +9,12 @@ use clap::{ArgAction, Args};
 use ledger::facts::control::Control;
 use ledger::facts::execution::{NotExecuted, Outcome, Verdict};
 use ledger::facts::policy::{
-    ApplyChangesError, Bind, CATALOGUE, Catalogued, Changes, DEFAULT_POLICY, HostPort, NetworkMode,
-    Policy, ReadPolicyError, UnknownPolicy, units,
+    ApplyChangesError, Bind, Changes, DEFAULT_POLICY, HostPort, NetworkMode, Policy,
+    ReadPolicyError, UnknownPolicy, units,
 };
 
-use super::events::{Events, OpenEventsError};
 use super::choose::{choose_runtime, load_policy, native_is_allowed};
+use super::events::{Events, OpenEventsError};
 use super::status::status;
 use super::{FAILED, Global, ledger as ledgers, report};
 use crate::plan::{Input, Job, Reason, Runtime, Secret};

@@ -19,7 +19,10 @@ use super::{FAILED, Global, USAGE, report};
 use crate::measure::arms::{ArmError, Bench};
 use crate::measure::cells::Shown;
 use crate::measure::gate::{ParseRequirementError, Requirement, objections};
+use crate::measure::listen::own_addresses;
 use crate::measure::matrix::Progress;
+use crate::measure::plant::mark::{MarkError, sweep};
+use crate::measure::plant::six_places;
 use crate::measure::program::{PROGRAM, SUITE};
 use crate::measure::record::{RecordMatrixError, keep_suite, record};
 use crate::measure::suite::{LoadSuiteError, Loaded, own, third_party};
@@ -43,7 +46,12 @@ pub(super) struct MatrixArgs {
     #[arg(long, value_name = "RUNTIME", action = ArgAction::Append)]
     runtime: Vec<String>,
     /// A policy of the catalogue, or a file
-    #[arg(short = 'P', long, value_name = "NAME|FILE", default_value = "containment-audit")]
+    #[arg(
+        short = 'P',
+        long,
+        value_name = "NAME|FILE",
+        default_value = "containment-audit"
+    )]
     policy: String,
     /// Run the probes of this folder instead of the runner's own; what they say of themselves is self-reported
     #[arg(long, value_name = "DIR")]
@@ -93,6 +101,14 @@ enum MatrixError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Record(#[from] RecordMatrixError),
+    /// Where to listen.
+    #[error("cannot list the addresses of this host")]
+    #[diagnostic(code(runner::matrix::addresses))]
+    Addresses(#[source] io::Error),
+    /// What killed measurements left.
+    #[error("cannot look for what killed measurements left")]
+    #[diagnostic(code(runner::matrix::sweep))]
+    Sweep(#[source] MarkError),
     /// The probe program cannot be put where sandboxes can show it.
     #[error("cannot write the probe program to {path}", path = path.display())]
     #[diagnostic(code(runner::matrix::program))]
@@ -112,6 +128,8 @@ impl MatrixError {
             | Self::Host(_)
             | Self::Arm(_)
             | Self::Record(_)
+            | Self::Addresses(_)
+            | Self::Sweep(_)
             | Self::Program { .. } => FAILED,
         }
     }
@@ -158,17 +176,33 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
     let host = crate::host::gather(store.newest_host().ok().flatten().as_ref())?;
     let native = crate::runtime::native::Native;
     let environment: Vec<_> = std::env::vars_os().collect();
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let six = six_places(home.as_deref(), session.as_deref(), &cwd);
+    let addresses = own_addresses().map_err(MatrixError::Addresses)?;
+    let (swept, left) = sweep(&state).map_err(MatrixError::Sweep)?;
+    for what in swept {
+        report::notice_line(&format!(
+            "removed what a killed measurement had planted: {what}"
+        ));
+    }
+    for error in left {
+        report::warning_line(&format!("{error}"));
+    }
     let bench = Bench {
         policy: &policy,
         suite: &suite,
         program: &folder,
         bare: (!args.no_baseline).then_some(&native as &dyn Runtime),
         state: &state,
+        six: &six,
+        addresses: &addresses,
         evidence: &|| ledgers::evidence(global, true),
         host: &crate::host::gather,
         now: &now,
         environment: &environment,
-        home: std::env::var_os("HOME").map(PathBuf::from),
+        home: home.clone(),
     };
     let mut shown = Vec::new();
     let mut line = ProgressLine::new(global.quiet);
@@ -230,9 +264,7 @@ fn runtimes(args: &MatrixArgs) -> Result<Vec<Box<dyn Runtime>>, MatrixError> {
         args.runtime.iter().map(String::as_str).collect()
     };
     let allowed = args.allow_native || native_is_allowed();
-    let chosen = asked
-        .into_iter()
-        .map(|name| choose_runtime(name, allowed));
+    let chosen = asked.into_iter().map(|name| choose_runtime(name, allowed));
     Ok(chosen.collect::<Result<_, _>>()?)
 }
 

@@ -137,11 +137,7 @@ impl Bench<'_> {
         let policy = self.policy_of(probe, arm);
         let bare = !runtime.shows_workload();
         let (folder, program) = self.program_of(probe);
-        let inside = if bare {
-            folder
-        } else {
-            Path::new("/workload")
-        };
+        let inside = if bare { folder } else { Path::new("/workload") };
         let places = Places {
             state: self.state.to_owned(),
             six: self.six.to_vec(),
@@ -279,4 +275,3 @@ fn text_file(text: &[u8]) -> io::Result<OwnedFd> {
     file.rewind()?;
     Ok(file.into())
 }
-
