@@ -257,10 +257,12 @@ impl Planted {
         let secret = self.secret.to_string();
         evidence.heard.iter().find_map(|heard| {
             let endpoint = evidence.endpoints.get(heard.endpoint)?;
-            let here = self.instruments.iter().any(|watched| {
+            let at = self.instruments.iter().position(|watched| {
                 matches!(watched.instrument, Instrument::Endpoint(at, _) if at == heard.endpoint)
-                    && serves(&watched.instrument, check)
             });
+            let here = at
+                .and_then(|at| self.instruments.get(at))
+                .is_some_and(|watched| serves(&watched.instrument, check));
             let arrived = match endpoint {
                 Endpoint::Held("terminal") => here,
                 Endpoint::Dns(_, name) if heard.text.ends_with(name.as_bytes()) => here,
@@ -269,7 +271,13 @@ impl Planted {
                     None => here && contains(&heard.text, secret.as_bytes()),
                 },
             };
-            arrived.then(|| (Saw::Nonce, endpoint.to_string()))
+            let name = at.and_then(|at| evidence.names.get(at));
+            arrived.then(|| {
+                (
+                    Saw::Nonce,
+                    name.cloned().unwrap_or_else(|| endpoint.to_string()),
+                )
+            })
         })
     }
 

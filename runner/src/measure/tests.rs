@@ -232,6 +232,17 @@ fn a_secret_at_a_listener_is_seen_for_the_check_that_sent_it() {
 }
 
 #[test]
+fn without_an_address_that_leaves_the_host_there_is_no_peer() {
+    let scene = scene();
+    let planted = scene.planted(&row("network", &[("path", "listener", "instrument")]));
+    assert!(planted.values("peer").is_empty());
+    let observations = quiet(planted, "");
+    assert_eq!(saw(&observations, "network/path"), Saw::Unavailable);
+    let why = observations[0].expected.clone().unwrap();
+    assert!(why.contains("no peer"), "{why}");
+}
+
+#[test]
 fn a_query_for_the_runs_own_name_is_seen() {
     let scene = scene();
     let planted = scene.planted(&row(
