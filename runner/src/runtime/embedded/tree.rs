@@ -1,5 +1,7 @@
 //! From the files that a plan shows to the steps that put them in place.
 
+mod without;
+
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -8,7 +10,7 @@ use ledger::facts::control::Control;
 
 use crate::init::wire::planted_number;
 use crate::mechanism::identity::IdentitySpec;
-use crate::mechanism::owners::{HostIds, MapOwnersError, OwnerMaps, clone_path};
+use crate::mechanism::owners::{HostIds, MapOwnersError, OwnerMaps};
 use crate::mechanism::placeholders::Placeholders;
 use crate::mechanism::protect::ProtectSpec;
 use crate::mechanism::root::{Entry, Mask, RootSpec, Source, What};
@@ -161,7 +163,7 @@ pub(super) fn build(
             cover_secrets(&mut built, plan)?;
         }
         Shape::Custom(folder) => show_children(&mut built, folder)?,
-        Shape::Host => show_host(&mut built)?,
+        Shape::Host => without::show_host(&mut built)?,
     }
     devices(&mut built, plan, own_ipc);
     let bytes = plan.tree.own_bytes;
@@ -195,7 +197,7 @@ pub(super) fn build(
     }
     show_binds(&mut built, plan, ids)?;
     if plan.job.leaves_out(Control::Ipc) {
-        show_sockets(&mut built, plan, ids);
+        without::show_sockets(&mut built, plan, ids);
     }
     built
         .root
@@ -363,81 +365,9 @@ fn shown_at(secret: &Path) -> Vec<PathBuf> {
     places
 }
 
-/// The host's folders, writable where their permissions say so.
-fn show_host(built: &mut Built) -> Result<(), MapOwnersError> {
-    let folder = Path::new("/");
-    let not_the_hosts = ["proc", "sys", "dev", "workspace", "workload"];
-    for name in names(folder)? {
-        let path = folder.join(&name);
-        if not_the_hosts.iter().any(|own| name == *own) {
-            continue;
-        }
-        match std::fs::read_link(&path) {
-            Ok(to) => built.put(path, What::Link(to)),
-            Err(_) => built.show(&path, Source::Path(path.clone()), false, true),
-        }
-    }
-    Ok(())
-}
-
-/// Unix sockets of the host, each by itself. Root opens them here: the workload's own id may not get to where they are.
-fn show_sockets(built: &mut Built, plan: &Plan, ids: &HostIds) {
-    for path in super::sockets::to_show(plan) {
-        if !matches!(ids, HostIds::Allocated { .. }) {
-            built.show(&path, Source::Path(path.clone()), false, true);
-            continue;
-        }
-        // One that is gone by now is none to show.
-        let Ok(real) = std::fs::canonicalize(&path) else {
-            continue;
-        };
-        if let Ok(tree) = clone_path(&real, false) {
-            built.planted.push(tree);
-            let source = Source::Planted(planted_number(built.planted.len() - 1));
-            built.show(&path, source, false, false);
-        }
-    }
-}
-
-/// The host's devices; what IPC and terminals are made of is the sandbox's own where the host has a place for it, and no
-/// socket is shown.
-fn host_devices(built: &mut Built, plan: &Plan, own_ipc: bool) {
-    let source = Source::Path("/dev".into());
-    built.put(
-        "/dev",
-        What::Bind {
-            source,
-            read_only: false,
-            device: true,
-            optional: false,
-        },
-    );
-    let bytes = plan.tree.own_bytes;
-    let mut own = vec![
-        ("/dev/pts", What::Terminals),
-        (
-            "/dev/shm",
-            What::Memory {
-                mode: 0o1777,
-                bytes,
-            },
-        ),
-    ];
-    if own_ipc {
-        own.push(("/dev/mqueue", What::MessageQueues));
-    }
-    for (path, what) in own {
-        if Path::new(path).is_dir() {
-            built.put(path, what);
-        }
-    }
-    let sockets = super::sockets::in_devices().into_iter();
-    built.root.masks.extend(sockets.map(Mask::Empty));
-}
-
 fn devices(built: &mut Built, plan: &Plan, own_ipc: bool) {
     if plan.job.leaves_out(Control::Devices) {
-        return host_devices(built, plan, own_ipc);
+        return without::devices(built, plan, own_ipc);
     }
     let allowed = plan.policy.devices.allow.iter();
     let allowed = allowed.filter(|path| !crate::plan::OWN_DEVICES.contains(&path.as_str()));
