@@ -291,7 +291,7 @@ fn count_others() -> Option<u32> {
 /// Without a pid namespace nobody else ends the tree: orphans come to this process, which kills and reaps until
 /// there are none.
 fn end_tree(spec: &Spec) {
-    if spec.owns_tree {
+    if spec.owns_tree || spec.leaves_tree {
         return;
     }
     let own = std::process::id().cast_signed();

@@ -155,6 +155,8 @@ impl Bench<'_> {
         environment.extend(self.environment.iter().cloned());
         let mut planted = Some(planted);
         let ablated = (arm == Arm::Ablation).then_some(probe.control);
+        // Bare is without it, too.
+        let left_out = (arm != Arm::Run).then_some(probe.control);
         let mut argv = vec![inside.join(program).into_os_string()];
         argv.extend(probe.arguments.iter().map(OsString::from));
         let job = Job {
@@ -169,14 +171,13 @@ impl Bench<'_> {
             input: Input::Callers,
             caller_environment: environment,
             evidence: Vec::new(),
-            // Bare is without it, too.
-            ablate: (arm != Arm::Run).then_some(probe.control),
+            ablate: left_out,
         };
         let mut observe = |printed: &Printed<'_>| match planted.take() {
             Some(planted) => planted.observe(
                 printed.stdout,
                 &printed.execution.result,
-                &host_side(printed),
+                &host_side(printed, left_out),
             ),
             None => Vec::new(),
         };
@@ -241,7 +242,7 @@ fn ids_inside(policy: &Policy) -> (u32, u32) {
 }
 
 /// What the runner measured of a run.
-fn host_side(printed: &Printed<'_>) -> HostSide {
+fn host_side(printed: &Printed<'_>, left_out: Option<Control>) -> HostSide {
     let uid = nix::unistd::geteuid().as_raw();
     let observed = printed.execution.observed.as_ref();
     let user = printed
@@ -258,8 +259,10 @@ fn host_side(printed: &Printed<'_>) -> HostSide {
         observed_uid: observed.and_then(|observed| observed.uid),
         launcher_uid: uid,
         promised_uid: outside.filter(|outside| *outside != uid),
-        // The run ends when the tree is dead, or pid 1 was alone.
-        survivors: (printed.execution.result.outcome != Outcome::Interrupted).then_some(0),
+        // The run ends when the tree is dead, or pid 1 was alone; unless the tree is left alone.
+        survivors: (printed.execution.result.outcome != Outcome::Interrupted
+            && left_out != Some(Control::Process))
+        .then_some(0),
         stdout_cut: printed.cut.contains(&Stream::Stdout),
         stderr_cut: printed.cut.contains(&Stream::Stderr),
     }

@@ -213,12 +213,16 @@ impl Recorder<'_, '_> {
         stamp: &Stamp,
     ) -> Result<(Appended, Option<Probed>), RecordError> {
         let [stdout, stderr] = &streams.remembered;
+        // What the streams were, for whoever looks: recorded are the lines alone.
+        let mut whole = execution.clone();
+        whole.result.stdout = streams.stdout.clone().map(Sealable::Clear);
+        whole.result.stderr = streams.stderr.clone().map(Sealable::Clear);
         let controller = (measure.observe)(&Printed {
             stdout,
             stderr,
             cut: &streams.cut,
             controls: &self.controls,
-            execution: &execution,
+            execution: &whole,
         });
         let lines = super::measured::lines(stdout, stderr);
         let run = ProbeRun {

@@ -390,6 +390,7 @@ pub(super) fn bare(plan: &Plan, program: ProgramSpec) -> Spec {
         landlock: None,
         terminal: plan.job.terminal,
         owns_tree: false,
+        leaves_tree: false,
         planted: 0,
         program: Some(program),
         fault: crate::sys::fault::text(),

@@ -83,6 +83,7 @@ impl Runtime for Native {
         let spec = Spec {
             session: !plan.job.leaves_out(Control::Terminal),
             close_descriptors: !plan.job.leaves_out(Control::Descriptors),
+            leaves_tree: plan.job.leaves_out(Control::Process),
             ..launch::bare(plan, launch::program(plan))
         };
         let init = launch::build(&mut begun?, &spec, &[], meanwhile, |_, _| {})?;

@@ -10,7 +10,7 @@ use crate::measure::cells::Shown;
 /// Columns of a line.
 const WIDTH: usize = 80;
 /// Where the names of checks begin.
-const NAMES: usize = 46;
+const NAMES: usize = 47;
 
 /// Glyph, word and colour (ANSI SGR) of a verdict.
 const fn look(verdict: CellVerdict) -> (&'static str, &'static str, &'static str) {
