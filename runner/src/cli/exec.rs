@@ -264,6 +264,7 @@ impl ExecArgs {
             caller_environment: std::env::vars_os().collect(),
             evidence,
             ablate: self.ablate()?,
+            caller_terminal: None,
         })
     }
 

@@ -53,6 +53,9 @@ fn serve(control: &UnixStream) -> i32 {
     if wire::receive_planted(control, spec.planted).is_err() {
         return FAILED;
     }
+    if spec.caller_terminal && take_caller_terminal(control).is_err() {
+        return FAILED;
+    }
     fault::set(spec.fault.clone());
     if !spec.owns_tree && nix::sys::prctl::set_child_subreaper(true).is_err() {
         return FAILED;
@@ -136,6 +139,14 @@ fn serve(control: &UnixStream) -> i32 {
     };
     end_tree(&spec);
     status
+}
+
+/// Begins a session with the terminal that comes.
+fn take_caller_terminal(control: &UnixStream) -> Result<(), wire::WireError> {
+    let terminal = wire::receive_descriptor(control)?;
+    nix::unistd::setsid().map_err(io::Error::from)?;
+    terminal::make_controlling(terminal.as_fd())?;
+    Ok(())
 }
 
 /// Everything but the workload. The first thing without which there is no sandbox ends it.

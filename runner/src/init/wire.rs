@@ -76,6 +76,8 @@ pub struct Spec {
     pub terminal: bool,
     /// Pid 1 of a pid namespace: its end ends the tree. Else it reaps and kills its descendants itself.
     pub owns_tree: bool,
+    /// A terminal follows the planted descriptors, to be pid 1's controlling one.
+    pub caller_terminal: bool,
     /// Leave alone what the workload started, when it ends: for a measurement that must show what ending it is good for.
     pub leaves_tree: bool,
     /// Descriptors that follow, each by itself.

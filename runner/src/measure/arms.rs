@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ledger::bytes::canon::U53;
 
@@ -153,6 +154,11 @@ impl Bench<'_> {
         let parameters = planted.parameters();
         let mut environment = planted.environment();
         environment.extend(self.environment.iter().cloned());
+        let terminal = planted
+            .terminal()
+            .map(|terminal| terminal.terminal.try_clone().map(Arc::new))
+            .transpose()
+            .map_err(system("copy the terminal"))?;
         let mut planted = Some(planted);
         let ablated = (arm == Arm::Ablation).then_some(probe.control);
         // Bare is without it, too.
@@ -172,6 +178,7 @@ impl Bench<'_> {
             caller_environment: environment,
             evidence: Vec::new(),
             ablate: left_out,
+            caller_terminal: terminal,
         };
         let mut observe = |printed: &Printed<'_>| match planted.take() {
             Some(planted) => planted.observe(

@@ -1,7 +1,9 @@
 //! **Job**: what is to run, beside what the policy says.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ledger::facts::control::Control;
 use ledger::facts::policy::Policy;
@@ -36,6 +38,9 @@ pub struct Job {
     /// The one control whose mechanisms are left out, for a measurement that must show what they are good for. `None` for
     /// everything else.
     pub ablate: Option<Control>,
+    /// A terminal that whoever launches the workload is to have as its controlling one, for a measurement that must show that
+    /// the workload does not get it. `None` for everything else: then that is the runner's own, if it has one.
+    pub caller_terminal: Option<Arc<OwnedFd>>,
 }
 
 impl Job {

@@ -86,7 +86,13 @@ impl Runtime for Native {
             leaves_tree: plan.job.leaves_out(Control::Process),
             ..launch::bare(plan, launch::program(plan))
         };
-        let init = launch::build(&mut begun?, &spec, &[], meanwhile, |_, _| {})?;
+        let init = launch::build(
+            &mut begun?,
+            &spec,
+            (&[], plan.job.caller_terminal.as_deref()),
+            meanwhile,
+            |_, _| {},
+        )?;
         let mut effect = Effect::new(launch::found(plan, init.report.program.as_ref()));
         effect.launch = vec!["native".to_owned()];
         effect.key_reachable = true;

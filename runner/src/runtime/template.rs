@@ -405,7 +405,13 @@ impl Runtime for Template {
             ..usual
         };
         let spec = launch::bare(plan, program);
-        let init = launch::build(&mut begun?, &spec, &[], meanwhile, |_, _| {})?;
+        let init = launch::build(
+            &mut begun?,
+            &spec,
+            (&[], plan.job.caller_terminal.as_deref()),
+            meanwhile,
+            |_, _| {},
+        )?;
         let found = launch::found(plan, init.report.program.as_ref());
         let mut runtime_sha256 = None;
         let program = match (found, way.has_program()) {

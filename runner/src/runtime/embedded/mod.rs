@@ -166,7 +166,8 @@ fn build(
     let ids = begun.ids.take().ok_or_else(no_ids)?;
     let mut expected = None;
     let mut seen = Outcomes::default();
-    let init = launch::build(&mut begun, &spec, &planted, meanwhile, |pid, tree| {
+    let sent = (planted.as_slice(), plan.job.caller_terminal.as_deref());
+    let init = launch::build(&mut begun, &spec, sent, meanwhile, |pid, tree| {
         let mut all = effect::expected(plan, &spec, &ids, wanted, mapped);
         all.masks.retain(|mask| !tree.unreachable.contains(mask));
         read_back::tree(pid, &all, &mut seen);

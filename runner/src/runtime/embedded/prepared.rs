@@ -63,6 +63,7 @@ impl Prepared {
             landlock: seals_in.then(|| landlock(plan)),
             terminal: plan.job.terminal,
             owns_tree: has(libc::CLONE_NEWPID),
+            caller_terminal: plan.job.caller_terminal.is_some(),
             leaves_tree: false,
             planted: u32::try_from(planted.len()).unwrap_or(u32::MAX),
             program: Some(launch::program(plan)),
