@@ -123,6 +123,7 @@ fn run(cli: &Cli) -> Result<u8, VerifyError> {
             .as_ref()
             .map(|(name, bytes)| Given { name, bytes }),
         require_checkpoint: cli.require_checkpoint,
+        matrices: false,
     };
     let threads = threads::within_limits(cli.threads());
     let verification =
