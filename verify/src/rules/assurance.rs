@@ -1,9 +1,9 @@
 //! What the findings come to: four assurances, checks with their numbers, one exit code.
 
 use ledger::bytes::hash::Hash;
+use ledger::facts::matrix::table::Table;
 use ledger::file::chain::ActiveKey;
 use ledger::file::source::Source;
-use ledger::facts::matrix::table::Table;
 use ledger::file::walk::{Assured, Completeness, Findings, Walked};
 use ledger::finding::{Class, Code, Finding};
 

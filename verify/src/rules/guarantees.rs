@@ -158,7 +158,13 @@ impl Guarantees {
                 .for_each(|finding| findings.push(finding));
             for ((control, mechanism), seen) in newest.broken {
                 if let Some(seen) = seen {
-                    findings.push(relied(&key.runtime, newest.matrix, control, &mechanism, seen));
+                    findings.push(relied(
+                        &key.runtime,
+                        newest.matrix,
+                        control,
+                        &mechanism,
+                        seen,
+                    ));
                 }
             }
             let Some(part) = newest.part else { continue };
@@ -234,11 +240,17 @@ fn told(shown: &Shown<'_>, runtime: &str, of: &OfRuntime) -> Vec<Finding> {
         .map(|cell| cell.row.check.as_str())
         .collect();
     if !gaps.is_empty() {
-        let mut names = gaps.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+        let mut names = gaps
+            .iter()
+            .take(NAMED)
+            .copied()
+            .collect::<Vec<_>>()
+            .join(", ");
         if gaps.len() > NAMED {
             names.push_str(&format!(" and {} more", gaps.len() - NAMED));
         }
-        let message = format!("{runtime} lets attacks through that it promises nothing about: {names}");
+        let message =
+            format!("{runtime} lets attacks through that it promises nothing about: {names}");
         let mut finding = shown.finding(Code::UndeclaredEscape, message);
         finding.count = gaps.len() as u64;
         told.push(finding);

@@ -25,10 +25,7 @@ pub(super) fn read<T: Serialize + DeserializeOwned>(
     let reader = BufReader::new(Bounded { file, left: &left });
     let mut json = serde_json::Deserializer::from_reader(reader);
     let read = json
-        .deserialize_seq(Items::<T> {
-            left: &left,
-            take,
-        })
+        .deserialize_seq(Items::<T> { left: &left, take })
         .and_then(|items| json.end().map(|()| items));
     match read {
         Ok(items) => Ok(Ok(items)),

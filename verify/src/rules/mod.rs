@@ -265,7 +265,11 @@ impl Rules {
         }
         .judge(cells);
         for sequence in matrices::counted(cells) {
-            if self.probes.find(sequence).is_some_and(|it| it.run.arm != Arm::Baseline) {
+            if self
+                .probes
+                .find(sequence)
+                .is_some_and(|it| it.run.arm != Arm::Baseline)
+            {
                 self.probes.remove(sequence);
                 self.kinds.put(sequence, Kind::Taken);
             }

@@ -185,7 +185,10 @@ mod tests {
             read.take("x".repeat(1_000));
         }
         assert_eq!(read.lines.len(), MALFORMED);
-        let line = format!("probe=p dimension=network result=error detail={}", "x".repeat(1_000));
+        let line = format!(
+            "probe=p dimension=network result=error detail={}",
+            "x".repeat(1_000)
+        );
         for _ in 0..20_000 {
             read.take(line.clone());
         }

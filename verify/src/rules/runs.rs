@@ -10,8 +10,8 @@ use ledger::file::walk::{Findings, Shown};
 use ledger::finding::{Code, Finding};
 
 use super::limits::Limits;
-use super::probes::Begun;
 use super::policies::PolicyFacts;
+use super::probes::Begun;
 use super::{ControlSet, Counts};
 
 /// Most different reasons for an undeclared control that are told apart.
