@@ -140,17 +140,15 @@ pub(super) fn diff(cli: &Cli, a: &Path, b: &Path) -> Result<u8, VerifyError> {
     give(cli, |format, color| match format {
         Format::Json => ComparisonDocument::of(&compared, code).to_json(),
         Format::Human => {
-            let mut text = String::new();
-            for ((name, path), found) in sides.iter().zip(codes) {
-                let unproven = match found {
+            let of = |((name, path), found): (&(&str, &Path), &u8)| {
+                let unproven = match *found {
                     UNPROVEN => "  NOT PROVEN; `verify` says why",
                     _ => "",
                 };
-                if !cli.quiet {
-                    text.push_str(&format!("{name}  {}{unproven}\n", clean(path)));
-                }
-            }
-            Ok(comparison::write(&compared, color, cli.quiet) + &text)
+                format!("{name}  {}{unproven}\n", clean(path))
+            };
+            let sides: String = sides.iter().zip(&codes).map(of).collect();
+            Ok(comparison::write(&compared, &sides, color, cli.quiet))
         }
     })?;
     Ok(code)

@@ -12,16 +12,23 @@ use crate::diff::{Change, Comparison};
 /// Columns of a value that stands after its side's letter.
 const VALUE: usize = 72;
 
-/// Writes the comparison: the verdict, the fingerprints, then every cell that is not the same.
+/// Writes the comparison: the verdict, which `sides` were compared, the fingerprints, then every cell that is not the
+/// same.
 #[must_use]
-pub fn write(comparison: &Comparison<'_>, color: bool, quiet: bool) -> String {
+pub fn write(comparison: &Comparison<'_>, sides: &str, color: bool, quiet: bool) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
-    let _ = report(&mut text, comparison, color, quiet);
+    let _ = report(&mut text, comparison, sides, color, quiet);
     text
 }
 
-fn report(text: &mut String, comparison: &Comparison<'_>, color: bool, quiet: bool) -> fmt::Result {
+fn report(
+    text: &mut String,
+    comparison: &Comparison<'_>,
+    sides: &str,
+    color: bool,
+    quiet: bool,
+) -> fmt::Result {
     let regressed = comparison.count(Change::Regressed) > 0;
     let (tone, word) = if regressed {
         (Tone::Bad, "REGRESSED")
@@ -39,6 +46,7 @@ fn report(text: &mut String, comparison: &Comparison<'_>, color: bool, quiet: bo
     if quiet {
         return Ok(());
     }
+    text.push_str(sides);
     if comparison.fingerprints.is_empty() {
         writeln!(text, "same host, policy, suite and runtimes")?;
     } else {
