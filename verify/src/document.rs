@@ -1,5 +1,9 @@
 //! The result as one JSON document, also on failure (DESIGN.md §6).
 
+mod comparison;
+
+pub use comparison::ComparisonDocument;
+
 use ledger::file::walk::Assured;
 use ledger::finding::{Class, Code, Finding, Place};
 use ledger::record::Custody;

@@ -1,5 +1,8 @@
 //! **Matrix**: what the runtimes of one host contain, cell by cell: the body of a `matrix` record.
 
+mod advice;
+pub mod table;
+
 use serde::{Deserialize, Serialize};
 
 use super::execution::PolicyRef;

@@ -1,6 +1,7 @@
 //! What the findings come to: four assurances, checks with their numbers, one exit code.
 
 use ledger::bytes::hash::Hash;
+use ledger::facts::matrix::table::Table;
 use ledger::file::chain::ActiveKey;
 use ledger::file::source::Source;
 use ledger::file::walk::{Assured, Completeness, Findings, Walked};
@@ -67,6 +68,8 @@ pub struct Verification {
     pub consistency: Assured,
     /// Runs whose end was compared with their start.
     pub runs: u64,
+    /// The newest matrices by the order of their records, where they were asked for.
+    pub matrices: Vec<Table>,
     /// What was looked at.
     pub checks: Vec<Check>,
     /// Everything that was found, worst class first.
@@ -76,7 +79,12 @@ pub struct Verification {
 }
 
 impl Verification {
-    pub(super) fn new(mut walked: Walked, counts: &Counts, source: &Source) -> Self {
+    pub(super) fn new(
+        mut walked: Walked,
+        counts: &Counts,
+        matrices: Vec<Table>,
+        source: &Source,
+    ) -> Self {
         let records = walked.tally.records;
         if records > 0 {
             observe(&mut walked);
@@ -156,6 +164,17 @@ impl Verification {
                 &[C::ReferenceInvalid],
             ),
             check(findings, "verdicts", counts.verdicts, &[C::VerdictMismatch]),
+            check(findings, "matrices", counts.cells, &[C::MatrixMismatch]),
+            check(
+                findings,
+                "guarantees",
+                counts.guarantees,
+                &[
+                    C::FalseGuarantee,
+                    C::DeclaredUnmeasured,
+                    C::ReliesOnFalseGuarantee,
+                ],
+            ),
             check(findings, "runs", counts.runs, &[C::RunUnfinished]),
             check(
                 findings,
@@ -190,6 +209,7 @@ impl Verification {
             completeness: walked.completeness,
             consistency: consistency(findings, counts.verdicts),
             runs: counts.verdicts,
+            matrices,
             checks,
             exit_code: findings.exit_code(records),
             findings: walked.findings.into_list(),

@@ -5,16 +5,26 @@
 
 mod assurance;
 mod blobs;
+mod guarantees;
 mod items;
 mod limits;
+mod matrices;
 mod policies;
+mod probes;
 mod references;
 mod runs;
+mod suites;
 
 use std::num::NonZeroUsize;
 
 use ledger::bytes::time::{Clock, Timestamp};
 use ledger::facts::control::Control;
+use ledger::facts::execution::Outcome;
+use ledger::facts::list::List;
+use ledger::facts::matrix::table::Table;
+use ledger::facts::matrix::{Cell, Matrix};
+use ledger::facts::measurement::ProbeRun;
+use ledger::facts::suite::Arm;
 use ledger::file::source::{Attachments, ReadError, Source};
 use ledger::file::walk::{Findings, Given, Shown, Visitor, walk_with};
 use ledger::finding::{Code, Finding};
@@ -22,9 +32,13 @@ use ledger::record::Body;
 
 pub use assurance::{Check, CheckStatus, Verification};
 use blobs::Blobs;
+use guarantees::Guarantees;
+use matrices::{CELLS, Reading};
 use policies::Policies;
+use probes::{Begun, Kept, LinesRead, Probes};
 use references::{Hosts, Kind, Kinds};
-use runs::Runs;
+use runs::{OnPurpose, Runs};
+use suites::Suites;
 
 /// What is asked beyond the records themselves.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +47,8 @@ pub struct Demands<'a> {
     pub checkpoint: Option<Given<'a>>,
     /// The newest record must be covered by something outside the ledger, or by its close.
     pub require_checkpoint: bool,
+    /// The newest matrices are to be given, to be shown or compared.
+    pub matrices: bool,
 }
 
 /// Checks a ledger whole, in this thread alone.
@@ -52,9 +68,9 @@ pub fn verify_with(
     source: &mut Source,
     demands: Demands<'_>,
 ) -> Result<Verification, ReadError> {
-    let mut rules = Rules::new(source.attachments.clone());
+    let mut rules = Rules::new(source.attachments.clone(), demands.matrices);
     let mut walked = walk_with(threads, source, demands.checkpoint, &mut rules)?;
-    let counts = rules.finish(&mut walked.findings)?;
+    let (counts, matrices) = rules.finish(&mut walked.findings)?;
     if demands.require_checkpoint && walked.tally.records > 0 && !walked.completeness.covers_head()
     {
         walked.findings.push(
@@ -65,7 +81,7 @@ pub fn verify_with(
             .help("give one with --checkpoint, or do without --require-checkpoint"),
         );
     }
-    Ok(Verification::new(walked, &counts, source))
+    Ok(Verification::new(walked, &counts, matrices, source))
 }
 
 /// How many things the rules compared.
@@ -80,6 +96,8 @@ struct Counts {
     hosts: u64,
     clocks: u64,
     blobs: u64,
+    cells: u64,
+    guarantees: u64,
 }
 
 /// The rules, fed record by record.
@@ -90,6 +108,9 @@ struct Rules {
     runs: Runs,
     blobs: Blobs,
     policies: Policies,
+    suites: Suites,
+    probes: Probes,
+    guarantees: Guarantees,
     before: Option<Moment>,
 }
 
@@ -119,7 +140,7 @@ impl Moment {
 }
 
 impl Rules {
-    fn new(attachments: Attachments) -> Self {
+    fn new(attachments: Attachments, matrices: bool) -> Self {
         Self {
             counts: Counts::default(),
             kinds: Kinds::default(),
@@ -127,6 +148,9 @@ impl Rules {
             runs: Runs::new(attachments.clone()),
             blobs: Blobs::new(attachments),
             policies: Policies::default(),
+            suites: Suites::default(),
+            probes: Probes::default(),
+            guarantees: Guarantees::new(matrices),
             before: None,
         }
     }
@@ -148,10 +172,121 @@ impl Rules {
         }
     }
 
-    fn finish(mut self, findings: &mut Findings) -> Result<Counts, ReadError> {
+    /// A run of a probe ended: as for any run, and cells may rest on it.
+    fn probe(
+        &mut self,
+        shown: &Shown<'_>,
+        run: &ProbeRun,
+        findings: &mut Findings,
+    ) -> Result<(), ReadError> {
+        self.counts.references += 1;
+        let start = run.execution.start.value();
+        self.blobs.of_execution(shown, &run.execution, findings)?;
+        let mut read = LinesRead::default();
+        let whole = match &run.lines {
+            List::Inline(lines) => {
+                lines.iter().for_each(|line| read.take(line.clone()));
+                true
+            }
+            List::Blob(list) => {
+                let mut take = |line| read.take(line);
+                self.blobs.items(shown, list, findings, &mut take)?
+            }
+        };
+        let kinds = &mut self.kinds;
+        if !kinds.expect(shown, "start", start, Kind::Start, findings) {
+            return Ok(());
+        }
+        kinds.put(start, Kind::Ended);
+        let on_purpose = OnPurpose {
+            arm: Some(run.arm),
+            ablated: run.ablated,
+        };
+        let counts = &mut self.counts;
+        let ended = self
+            .runs
+            .end(shown, &run.execution, on_purpose, counts, findings);
+        if let (Some(begun), true) = (ended, whole) {
+            let kept = Kept::new(run, read.lines, begun);
+            self.probes.keep(shown.record.sequence.value(), kept);
+        }
+        Ok(())
+    }
+
+    fn matrix(
+        &mut self,
+        shown: &Shown<'_>,
+        matrix: &Matrix,
+        findings: &mut Findings,
+    ) -> Result<(), ReadError> {
+        self.counts.references += 1;
+        let at = matrix.host.value();
+        let there = self.kinds.expect(shown, "host", at, Kind::Host, findings);
+        let host = self.hosts.facts(at).filter(|_| there);
+        if there && host.is_none() {
+            let finding = shown.finding(Code::ReferenceInvalid, format!("host names record {at}"));
+            findings.push(finding.versus("the host record in force", "one of long before"));
+        }
+        self.policies
+            .read(shown, &matrix.policy, &mut self.blobs, findings)?;
+        let suite = self
+            .suites
+            .read(shown, &matrix.suite, &mut self.blobs, findings)?;
+        let mut read = Vec::new();
+        let cells = match (matrices::inline(matrix), &matrix.cells) {
+            (Some(cells), _) => cells,
+            (None, List::Blob(list)) => {
+                let mut take = |cell: Cell| {
+                    if read.len() <= CELLS {
+                        read.push(cell);
+                    }
+                };
+                if !self.blobs.items(shown, list, findings, &mut take)? {
+                    return Ok(());
+                }
+                &read
+            }
+            (None, List::Inline(_)) => return Ok(()),
+        };
+        if cells.len() > CELLS {
+            let finding = shown.finding(Code::MatrixMismatch, "the matrix cannot be judged");
+            findings.push(finding.versus(format!("at most {CELLS} cells"), "more"));
+            return Ok(());
+        }
+        let runtimes = Reading {
+            shown,
+            matrix,
+            host: host.as_ref(),
+            suite: suite.as_deref(),
+            kinds: &self.kinds,
+            probes: &self.probes,
+            counts: &mut self.counts,
+            findings,
+        }
+        .judge(cells);
+        for sequence in matrices::counted(cells) {
+            if self
+                .probes
+                .find(sequence)
+                .is_some_and(|it| it.run.arm != Arm::Baseline)
+            {
+                self.probes.remove(sequence);
+                self.kinds.put(sequence, Kind::Taken);
+            }
+        }
+        let Some(host) = host else { return Ok(()) };
+        for runtime in runtimes {
+            self.guarantees
+                .take(shown, matrix, &host, runtime, &mut self.counts, findings);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, findings: &mut Findings) -> Result<(Counts, Vec<Table>), ReadError> {
         self.runs.finish(&mut self.counts, findings)?;
         self.blobs.finish(&mut self.counts);
-        Ok(self.counts)
+        let matrices = self.guarantees.finish(findings);
+        Ok((self.counts, matrices))
     }
 }
 
@@ -161,15 +296,17 @@ impl Visitor for Rules {
         let sequence = shown.record.sequence.value();
         let kind = match &shown.record.body {
             Body::Host(facts) => {
-                self.hosts.put(sequence, &facts.boot_id);
+                self.hosts.put(sequence, facts);
                 Kind::Host
             }
             Body::Start(start) => {
                 self.counts.references += 1;
+                let mut host = None;
                 if self
                     .kinds
                     .expect(shown, "host", start.host.value(), Kind::Host, findings)
                 {
+                    host = self.hosts.facts(start.host.value());
                     self.counts.hosts += 1;
                     self.hosts.check(shown, start.host.value(), findings);
                 }
@@ -182,7 +319,8 @@ impl Visitor for Rules {
                 let policy = self
                     .policies
                     .read(shown, &start.policy, &mut self.blobs, findings)?;
-                self.runs.begin(sequence, start, policy);
+                let begun = Begun::of(start, host);
+                self.runs.begin(sequence, start, policy, begun);
                 Kind::Start
             }
             Body::Execution(execution) => {
@@ -193,14 +331,26 @@ impl Visitor for Rules {
                     .kinds
                     .expect(shown, "start", start, Kind::Start, findings)
                 {
-                    self.runs.end(shown, execution, &mut self.counts, findings);
                     self.kinds.put(start, Kind::Ended);
+                    let (counts, none) = (&mut self.counts, OnPurpose::default());
+                    let ended = self.runs.end(shown, execution, none, counts, findings);
+                    if let Some(begun) = ended
+                        && execution.result.outcome != Outcome::NotExecuted
+                    {
+                        self.guarantees.relies(start, &begun, counts);
+                    }
                 }
                 Kind::Other
             }
-            Body::Probe(_)
-            | Body::Matrix(_)
-            | Body::Genesis(_)
+            Body::Probe(run) => {
+                self.probe(shown, run, findings)?;
+                Kind::Probe
+            }
+            Body::Matrix(matrix) => {
+                self.matrix(shown, matrix, findings)?;
+                Kind::Matrix
+            }
+            Body::Genesis(_)
             | Body::Note(_)
             | Body::Key(_)
             | Body::Recovery(_)
