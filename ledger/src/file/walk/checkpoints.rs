@@ -1,11 +1,13 @@
 //! Checkpoints held against the tree of the ledger's own lines.
 
-use super::Findings;
+use super::{Extract, Findings};
 use crate::bytes::hash::{Hash, to_hex};
 use crate::bytes::time::Timestamp;
 use crate::file::chain::Chain;
 use crate::finding::{Code, Finding, Place};
-use crate::proof::checkpoint::{ReadCheckpointError, SignedCheckpoint, counts_as_absent};
+use crate::proof::checkpoint::{
+    Checkpoint, ReadCheckpointError, SignedCheckpoint, counts_as_absent,
+};
 use crate::proof::tree::Frontier;
 
 /// A checkpoint that the reader holds, from outside the ledger.
@@ -109,6 +111,8 @@ pub(super) struct Outcome {
     pub(super) completeness: Completeness,
     /// Sizes that a ledger key signed and that this ledger contradicts.
     pub(super) contradicted: Vec<u64>,
+    /// The root that the stored one speaks of.
+    pub(super) stored_root: Option<Hash>,
 }
 
 impl<'a> Checkpoints<'a> {
@@ -129,6 +133,12 @@ impl<'a> Checkpoints<'a> {
         Self(claims)
     }
 
+    /// What the stored one says, before anybody checked who says it.
+    pub(super) fn stored(&self) -> Option<&Checkpoint> {
+        let stored = self.0.iter().find(|claim| claim.held == Held::Stored)?;
+        stored.parsed.as_ref().ok().map(SignedCheckpoint::claim)
+    }
+
     /// Notes the root where a checkpoint speaks about this size.
     pub(super) fn at(&mut self, tree: &Frontier) {
         for claim in &mut self.0 {
@@ -140,9 +150,21 @@ impl<'a> Checkpoints<'a> {
         }
     }
 
-    /// Judges them once the last line was read.
-    pub(super) fn judge(self, chain: &Chain, findings: &mut Findings) -> Outcome {
-        let lines = chain.lines();
+    /// Judges them once the last line was read, of a bundle once its proofs were held against the stored one.
+    pub(super) fn judge(
+        mut self,
+        chain: &Chain,
+        extract: Option<&Extract>,
+        findings: &mut Findings,
+    ) -> Outcome {
+        let stored = self.stored().cloned();
+        let mut lines = chain.lines();
+        if let (Some(extract), Some(stored)) = (extract, &stored)
+            && extract.withheld > 0
+        {
+            lines = if lines == 0 { 0 } else { stored.size };
+            self.of_extract(stored, findings);
+        }
         let mut outcome = Outcome {
             checked: self.0.len() as u64,
             completeness: Completeness {
@@ -153,9 +175,10 @@ impl<'a> Checkpoints<'a> {
                 by: None,
             },
             contradicted: Vec::new(),
+            stored_root: stored.map(|stored| stored.root),
         };
         for claim in self.0 {
-            match claim.judge(chain) {
+            match claim.judge(chain, lines) {
                 // One of no records covers none of them.
                 Ok(size) if claim.held == Held::Given && size > 0 => {
                     outcome.completeness.status = Assured::Established;
@@ -174,9 +197,16 @@ impl<'a> Checkpoints<'a> {
                 }
             }
         }
-        let closed = chain
-            .closed_at()
-            .filter(|at| at.checked_add(1) == Some(chain.next()));
+        if extract.is_some_and(|extract| extract.withheld > 0) {
+            // Nothing is known of what was withheld.
+            outcome.completeness.status = Assured::NotEstablished;
+            outcome.completeness.through = None;
+            outcome.completeness.after = lines;
+            outcome.completeness.by = None;
+        }
+        let closed = chain.closed_at().filter(|at| {
+            at.checked_add(1) == Some(chain.next()) && extract.is_none_or(|it| it.withheld == 0)
+        });
         if closed.is_some() {
             outcome.completeness = Completeness {
                 status: Assured::Established,
@@ -204,9 +234,43 @@ impl<'a> Checkpoints<'a> {
     }
 }
 
+impl Checkpoints<'_> {
+    /// Where records are left out, roots are known at the size of the stored one, to which the proofs lead, and as far as
+    /// the records from the first on are all shown.
+    fn of_extract(&mut self, stored: &Checkpoint, findings: &mut Findings) {
+        self.0.retain_mut(|claim| {
+            let size = match &claim.parsed {
+                Ok(signed) => signed.claim().size,
+                Err(_) => return true,
+            };
+            if size == stored.size {
+                claim.root = claim.root.or(Some(stored.root));
+            }
+            let compared = claim.root.is_some() || size == 0;
+            if !compared {
+                findings.push(
+                    Finding::new(
+                        Code::CompletenessNotEstablished,
+                        format!(
+                            "nothing in the bundle shows whether the first {} of its ledger's {} records are those of this checkpoint",
+                            size.min(stored.size), stored.size
+                        ),
+                    )
+                    .in_place(Place {
+                        file: claim.name.to_owned(),
+                        line: None,
+                    })
+                    .help("ask for a bundle of all records, or give the checkpoint of the bundle's size"),
+                );
+            }
+            compared
+        });
+    }
+}
+
 impl Claim<'_> {
     /// The size that it vouches for, or what is wrong.
-    fn judge(&self, chain: &Chain) -> Result<u64, Box<Finding>> {
+    fn judge(&self, chain: &Chain, lines: u64) -> Result<u64, Box<Finding>> {
         let place = Place {
             file: self.name.to_owned(),
             line: None,
@@ -223,12 +287,12 @@ impl Claim<'_> {
                 say(Code::TailTruncated, message.to_owned())
                     .versus(
                         format!("{} records or more", claim.size),
-                        format!("{} records", chain.lines()),
+                        format!("{lines} records"),
                     )
                     .help("find out where the missing records went before trusting the rest"),
             ))
         };
-        if chain.lines() == 0 && claim.size > 0 {
+        if lines == 0 && claim.size > 0 {
             return truncated("the ledger has no records, and a checkpoint says that it had");
         }
         let Some(active) = chain.key_at(claim.size) else {
@@ -259,7 +323,7 @@ impl Claim<'_> {
                 say(Code::CheckpointInvalid, message).versus(origin.as_str(), &claim.origin),
             ));
         }
-        if claim.size > chain.lines() {
+        if claim.size > lines {
             return truncated("the ledger is shorter than a checkpoint by its own key says");
         }
         let root = if claim.size == 0 {
