@@ -23,9 +23,6 @@ mod read;
 mod segment;
 mod write;
 
-#[cfg(test)]
-mod tests;
-
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

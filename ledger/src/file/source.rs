@@ -131,11 +131,7 @@ impl Source {
         Self::of_lines(name, reader, None)
     }
 
-    fn of_lines(
-        name: &str,
-        reader: Box<dyn Read + Send>,
-        again: Option<(File, PathBuf)>,
-    ) -> Self {
+    fn of_lines(name: &str, reader: Box<dyn Read + Send>, again: Option<(File, PathBuf)>) -> Self {
         let mut lines = Lines::of_stream(name, reader);
         if lines
             .peek()

@@ -319,7 +319,10 @@ impl Walk<'_> {
             .chain
             .step_proven(&parsed, &line.bytes, checked, unproven, &mut report);
         // With a gap in it there is no tree.
-        let gap = self.proofs.as_mut().is_some_and(|proofs| proofs.gap(sequence));
+        let gap = self
+            .proofs
+            .as_mut()
+            .is_some_and(|proofs| proofs.gap(sequence));
         if !gap {
             self.tree.push(parsed.hash);
             self.checkpoints.at(&self.tree);

@@ -41,7 +41,10 @@ pub enum GatherError {
     Segment(#[from] SegmentError),
     /// A record cannot be read.
     #[error("record {sequence} is no record that this version reads: {why}")]
-    #[diagnostic(code(ledger::bundle::record), help("`verify` says what is wrong with the ledger"))]
+    #[diagnostic(
+        code(ledger::bundle::record),
+        help("`verify` says what is wrong with the ledger")
+    )]
     Record {
         /// Its number.
         sequence: u64,
@@ -50,7 +53,10 @@ pub enum GatherError {
     },
     /// An opening cannot be read.
     #[error("the opening before record {sequence} is none")]
-    #[diagnostic(code(ledger::bundle::opening), help("`verify` says what is wrong with the ledger"))]
+    #[diagnostic(
+        code(ledger::bundle::opening),
+        help("`verify` says what is wrong with the ledger")
+    )]
     Opening {
         /// The record.
         sequence: u64,
@@ -59,7 +65,10 @@ pub enum GatherError {
     },
     /// The blob of a matrix's cells cannot be read.
     #[error("the cells of matrix {sequence} cannot be read from blob {blob}: {why}")]
-    #[diagnostic(code(ledger::bundle::cells), help("`verify` says what is wrong with the ledger"))]
+    #[diagnostic(
+        code(ledger::bundle::cells),
+        help("`verify` says what is wrong with the ledger")
+    )]
     Cells {
         /// The matrix.
         sequence: u64,
@@ -70,11 +79,19 @@ pub enum GatherError {
     },
     /// No such run.
     #[error("no run {0} stands in the ledger")]
-    #[diagnostic(code(ledger::bundle::no_such_run), help("`runner exec --events FILE` names runs, as do start records"))]
+    #[diagnostic(
+        code(ledger::bundle::no_such_run),
+        help("`runner exec --events FILE` names runs, as do start records")
+    )]
     NoSuchRun(RunId),
     /// The run has no end yet.
     #[error("run {0} has no end in the ledger yet")]
-    #[diagnostic(code(ledger::bundle::open_run), help("wait for it, or let any other command of runner that writes close it where its runner died"))]
+    #[diagnostic(
+        code(ledger::bundle::open_run),
+        help(
+            "wait for it, or let any other command of runner that writes close it where its runner died"
+        )
+    )]
     OpenRun(RunId),
     /// Nothing of what was asked for.
     #[error("the ledger holds no {0}")]
@@ -130,7 +147,10 @@ pub(super) fn gather(
             None => None,
         };
         let opened = opening.map(|opening| opening.open).unwrap_or_default();
-        gathered.clear += withhold.iter().filter(|value| value.is_clear(&record)).count() as u64;
+        gathered.clear += withhold
+            .iter()
+            .filter(|value| value.is_clear(&record))
+            .count() as u64;
         gathered.files_of(&record, &opened);
         for before in references(covered, sequence, &record)? {
             if before < sequence {
@@ -220,7 +240,11 @@ fn find_last(covered: &Covered, count: u64) -> Result<Vec<u64>, GatherError> {
     newest_first(covered, |sequence, record| {
         match &record.body {
             Body::Start(_) => {
-                found.extend(ends.remove(&sequence).into_iter().flat_map(|end| [sequence, end]));
+                found.extend(
+                    ends.remove(&sequence)
+                        .into_iter()
+                        .flat_map(|end| [sequence, end]),
+                );
             }
             Body::Execution(execution) => {
                 ends.insert(execution.start.value(), sequence);
@@ -239,7 +263,9 @@ fn find_matrix(covered: &Covered) -> Result<[u64; 1], GatherError> {
     let found = newest_first(covered, |sequence, record| {
         matches!(record.body, Body::Matrix(_)).then_some(sequence)
     })?;
-    found.map(|matrix| [matrix]).ok_or(GatherError::Nothing("matrix"))
+    found
+        .map(|matrix| [matrix])
+        .ok_or(GatherError::Nothing("matrix"))
 }
 
 /// The records that a record refers to.
@@ -253,7 +279,11 @@ fn references(covered: &Covered, sequence: u64, record: &Record) -> Result<Vec<u
         Body::Matrix(matrix) => {
             named.push(matrix.host);
             for cell in cells(covered, sequence, matrix)? {
-                named.extend([cell.ablation, cell.baseline, cell.run].into_iter().flatten());
+                named.extend(
+                    [cell.ablation, cell.baseline, cell.run]
+                        .into_iter()
+                        .flatten(),
+                );
             }
         }
         body => named.extend(body.ends()),

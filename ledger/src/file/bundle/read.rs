@@ -107,11 +107,7 @@ struct Begun {
     last: Line,
 }
 
-fn files(
-    lines: &mut Lines,
-    header: Option<&Header>,
-    findings: &mut Vec<Finding>,
-) -> Vec<Entry> {
+fn files(lines: &mut Lines, header: Option<&Header>, findings: &mut Vec<Finding>) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut begun: Option<Begun> = None;
     let mut before: Option<Hash> = None;
@@ -125,7 +121,10 @@ fn files(
             }
         };
         let Some(bytes) = piece.content() else {
-            problems.lie(&line, "the piece is not as many bytes in base64 as stand there");
+            problems.lie(
+                &line,
+                "the piece is not as many bytes in base64 as stand there",
+            );
             continue;
         };
         let (hash, at) = (piece.blob, piece.at.value());
@@ -146,7 +145,10 @@ fn files(
             begun.finish(&mut entries, &mut problems);
         }
         if at != 0 {
-            problems.lie(&line, "the piece does not go on where the one before it ended");
+            problems.lie(
+                &line,
+                "the piece does not go on where the one before it ended",
+            );
             continue;
         }
         if before.is_some_and(|before| before >= hash) {
@@ -174,11 +176,14 @@ fn files(
         && header.files.value() != entries.len() as u64
     {
         problems.say(
-            Finding::new(Code::BlobMismatch, "not all files of the bundle are there and whole")
-                .versus(
-                    format!("{} files", header.files),
-                    format!("{} files", entries.len()),
-                ),
+            Finding::new(
+                Code::BlobMismatch,
+                "not all files of the bundle are there and whole",
+            )
+            .versus(
+                format!("{} files", header.files),
+                format!("{} files", entries.len()),
+            ),
         );
     }
     entries
@@ -199,7 +204,10 @@ impl Begun {
                 .versus(self.entry.hash, found),
             );
         } else if entries.len() == MAX_FILES {
-            problems.lie(&self.last, "the bundle has more files than a bundle may have");
+            problems.lie(
+                &self.last,
+                "the bundle has more files than a bundle may have",
+            );
         } else {
             entries.push(self.entry);
         }

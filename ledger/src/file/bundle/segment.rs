@@ -38,7 +38,10 @@ pub enum SegmentError {
     File(#[from] FileError),
     /// A record that the checkpoint covers is not there.
     #[error("record {sequence} is not in {}, and the checkpoint covers it", path.display())]
-    #[diagnostic(code(ledger::bundle::record_missing), help("`verify` says what became of the ledger"))]
+    #[diagnostic(
+        code(ledger::bundle::record_missing),
+        help("`verify` says what became of the ledger")
+    )]
     Missing {
         /// Its number.
         sequence: u64,

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 
-use super::gather::{Gathered, GatherError, Kept, Selection, gather, shown};
+use super::gather::{GatherError, Gathered, Kept, Selection, gather, shown};
 use super::segment::{Segment, SegmentError, index_of};
 use super::{CheckpointLine, Format, Header, MAX_FILES, PIECE_BYTES, Piece, Proof};
 use crate::bytes::canon::{U53, WriteLineError, to_short};
@@ -84,23 +84,40 @@ pub enum WriteBundleError {
     Random(#[from] PrivateKeyError),
     /// A folder, a device or a pipe has the name.
     #[error("{} is not a regular file", .0.display())]
-    #[diagnostic(code(ledger::bundle::not_a_file), help("name a file that a bundle may replace, or one that is not there"))]
+    #[diagnostic(
+        code(ledger::bundle::not_a_file),
+        help("name a file that a bundle may replace, or one that is not there")
+    )]
     NotAFile(PathBuf),
     /// It would stand in the ledger.
     #[error("{} is in the ledger's own folder", .0.display())]
-    #[diagnostic(code(ledger::bundle::in_the_ledger), help("write it elsewhere: a file there would be foreign to the ledger"))]
+    #[diagnostic(
+        code(ledger::bundle::in_the_ledger),
+        help("write it elsewhere: a file there would be foreign to the ledger")
+    )]
     InTheLedger(PathBuf),
     /// A record is not the one that the checkpoint covers.
     #[error("record {0} is not the one that the checkpoint covers")]
-    #[diagnostic(code(ledger::bundle::unproven), help("`verify` says what is wrong with the ledger"))]
+    #[diagnostic(
+        code(ledger::bundle::unproven),
+        help("`verify` says what is wrong with the ledger")
+    )]
     Unproven(u64),
     /// A blob or a set-aside file is another than its name says.
     #[error("{}: the content is not what the name says", .0.display())]
-    #[diagnostic(code(ledger::bundle::blob), help("`verify` says which record refers to it; restore it, or remove it to go on without it"))]
+    #[diagnostic(
+        code(ledger::bundle::blob),
+        help(
+            "`verify` says which record refers to it; restore it, or remove it to go on without it"
+        )
+    )]
     Content(PathBuf),
     /// Too many files.
     #[error("the bundle would hold {0} files, at most {MAX_FILES} are read")]
-    #[diagnostic(code(ledger::bundle::files), help("take fewer runs: --last N, or --run ID"))]
+    #[diagnostic(
+        code(ledger::bundle::files),
+        help("take fewer runs: --last N, or --run ID")
+    )]
     Files(usize),
 }
 

@@ -10,8 +10,8 @@ use rustix::fs::OFlags;
 
 use super::{Folder, Opened, ReadError};
 use crate::bytes::hash::{Hash, Hasher};
-use crate::file::bundle::{BlobReader, Files};
 use crate::facts::execution::RunId;
+use crate::file::bundle::{BlobReader, Files};
 
 /// Looks up files of the ledger's folder, or of a bundle, by content hash.
 #[derive(Clone, Debug)]

@@ -58,7 +58,9 @@ pub enum CoveredError {
     #[error("{} and {} do not show the tree of {size} records that the checkpoint speaks of", tip.display(), tree.display())]
     #[diagnostic(
         code(ledger::covered::caches),
-        help("remove both: whoever opens the ledger for writing next makes them again, which needs its key")
+        help(
+            "remove both: whoever opens the ledger for writing next makes them again, which needs its key"
+        )
     )]
     Caches {
         /// The one file.
@@ -112,8 +114,17 @@ impl Covered {
             return Err(caches());
         }
         let chain = &state.chain;
-        let mut always: Vec<u64> = chain.keys().iter().map(|key| key.from.saturating_sub(1)).collect();
-        always.extend(state.recoveries.iter().map(|recovery: &U53| recovery.value()));
+        let mut always: Vec<u64> = chain
+            .keys()
+            .iter()
+            .map(|key| key.from.saturating_sub(1))
+            .collect();
+        always.extend(
+            state
+                .recoveries
+                .iter()
+                .map(|recovery: &U53| recovery.value()),
+        );
         always.extend(chain.closed_at());
         always.retain(|sequence| *sequence < size);
         Ok(Self {

@@ -93,14 +93,20 @@ impl Proofs {
             let records = header.records.value();
             if records != self.shown {
                 let (code, message) = if records > self.shown {
-                    (Code::TailTruncated, "the bundle was cut: it has fewer records than its header says")
+                    (
+                        Code::TailTruncated,
+                        "the bundle was cut: it has fewer records than its header says",
+                    )
                 } else {
-                    (Code::RecordMalformed, "the bundle has more records than its header says")
+                    (
+                        Code::RecordMalformed,
+                        "the bundle has more records than its header says",
+                    )
                 };
-                findings.push(
-                    Finding::new(code, message)
-                        .versus(format!("{records} records"), format!("{} records", self.shown)),
-                );
+                findings.push(Finding::new(code, message).versus(
+                    format!("{records} records"),
+                    format!("{} records", self.shown),
+                ));
             }
             if self.tree.is_some() && header.size.value() != size {
                 findings.push(
@@ -113,8 +119,11 @@ impl Proofs {
             }
             if let Some(ledger) = chain.ledger().filter(|ledger| **ledger != header.ledger) {
                 findings.push(
-                    Finding::new(Code::LedgerMismatch, "the bundle's header names another ledger")
-                        .versus(ledger, header.ledger),
+                    Finding::new(
+                        Code::LedgerMismatch,
+                        "the bundle's header names another ledger",
+                    )
+                    .versus(ledger, header.ledger),
                 );
             }
         }
@@ -125,7 +134,10 @@ impl Proofs {
                     "the checkpoint covers records after the one that closed the ledger",
                 )
                 .at(closed)
-                .versus(format!("{} records", closed.saturating_add(1)), format!("{size} records")),
+                .versus(
+                    format!("{} records", closed.saturating_add(1)),
+                    format!("{size} records"),
+                ),
             );
         }
         Extract {
@@ -138,7 +150,10 @@ impl Proofs {
 fn stray((proof, place): (Proof, Place)) -> Finding {
     Finding::new(
         Code::RecordMalformed,
-        format!("the proof of record {} stands there without the record", proof.index),
+        format!(
+            "the proof of record {} stands there without the record",
+            proof.index
+        ),
     )
     .in_place(place)
 }
