@@ -175,6 +175,12 @@ impl Store {
         self.key_file.as_deref()
     }
 
+    /// Whether nothing may follow any more.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.state.chain.closed_at().is_some()
+    }
+
     /// How many records this value has seen.
     #[must_use]
     pub const fn size(&self) -> u64 {

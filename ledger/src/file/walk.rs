@@ -289,6 +289,15 @@ impl Walk<'_> {
     }
 
     fn proofs_take(&mut self, proof: Proof, place: Place) {
+        if self.openings.is_pending() {
+            self.findings.push(
+                Finding::new(
+                    Code::RecordMalformed,
+                    "a proof stands between an opening and its record",
+                )
+                .in_place(place.clone()),
+            );
+        }
         if let Some(proofs) = &mut self.proofs {
             proofs.take(proof, place, &mut self.findings);
         }

@@ -9,6 +9,7 @@
     reason = "everything here is a test; clippy knows only functions that are marked so"
 )]
 
+mod bundle;
 mod cli;
 mod concurrency;
 mod disk;
