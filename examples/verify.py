@@ -96,15 +96,12 @@ class Chain:
         self.records, self.next, self.head = self.records + 1, place + 1, hashlib.sha256(b"\0" + line).hexdigest()
         return bad
 
-def root_of(leaf, at, size, proof):  # RFC 9162, 2.1.3.2
-    last = size - 1
+def root_of(leaf, at, last, proof):  # RFC 9162, 2.1.3.2
     for beside in proof if at <= last else [b""] * 65:
-        if last <= 0:
-            return None
-        leaf = hashlib.sha256(b"\1" + (beside + leaf if at & 1 or at == last else leaf + beside)).digest()
+        leaf, done = hashlib.sha256(b"\1" + (beside + leaf if at & 1 or at == last else leaf + beside)).digest(), last <= 0
         while at == last and at and not at & 1:
             at, last = at >> 1, last >> 1
-        at, last = at >> 1, last >> 1
+        at, last = at >> 1, -1 if done else last >> 1
     return leaf if last == 0 else None
 
 def vouches(note, origin, public):  # C2SP signed note: the key's own line is there and holds
@@ -117,41 +114,32 @@ def vouches(note, origin, public):  # C2SP signed note: the key's own line is th
 def bundle(lines, problems):
     chain, seen, files, proof, opening, header, note, tree = Chain(), 0, {}, None, False, {}, "", (0, b"")
     def proven(place):
-        if not proof or proof["index"] != place:
-            return "no proof for this place stands before the record"
-        found = root_of(hashlib.sha256(b"\0" + line).digest(), place, tree[0], [base64.b64decode(it) for it in proof["proof"]])
-        return None if found == tree[1] else "the proof does not lead to the checkpoint's root"
+        given = [base64.b64decode(it) for it in proof["proof"]] if proof and proof["index"] == place else None
+        found = given is not None and root_of(hashlib.sha256(b"\0" + line).digest(), place, tree[0] - 1, given)
+        return "" if found == tree[1] else "no proof for this place leads to the checkpoint's root"
     for number, raw in enumerate(lines, 1):
         line, kind = raw.removesuffix(b"\n"), (re.match(rb'\{"([a-z]+)":', raw) or [b"", b""])[1]
-        stage = {b"bundle": 1, b"checkpoint": 2, b"at": 3}.get(kind, 4)
+        stage = {b"bundle": 1, b"checkpoint": 2, b"at": 3}.get(kind, 4)  # in this order, the first two once
         bad = [] if stage in ((1,), (2,), (3, 4), (3, 4), (4,))[seen] else ["record-malformed: a line that does not stand in its place"]
         seen = max(seen, stage)
         try:
-            if stage == 4 and kind not in (b"index", b"open"):
-                bad, opening = bad + chain.step(line, proven), False
-                proof = None
-                continue
-            value = parse(line)
-            if kind == b"index":
-                bad += ["record-malformed: a proof without its record"] if proof or opening else []
-                proof = value
-            elif kind == b"open":
-                opening = True  # what it opens is for `verify`
-            elif kind == b"bundle":
-                header = value
+            value = parse(line) if stage < 4 or kind in (b"index", b"open") else None
+            header, opening = value if kind == b"bundle" else header, opening or kind == b"open"  # what it opens is for `verify`
+            if value is None:
+                bad, proof, opening = bad + chain.step(line, proven), None, False
+            elif kind == b"index":
+                bad, proof = bad + ["record-malformed: a proof that is not the first line of its record"] * (bool(proof) or opening), value
             elif kind == b"checkpoint":  # who signed it is known at the end
                 note, (_, size, root) = value["checkpoint"], value["checkpoint"].split("\n\n")[0].split("\n")
                 tree = int(size), base64.b64decode(root)
-            else:
+            elif kind == b"at":
                 file, content = files.setdefault(value["blob"], [0, value["size"], hashlib.sha256()]), base64.b64decode(value["bytes"], validate=True)
                 fits = file[:2] == [value["at"], value["size"]] and len(content) == min(45000, file[1] - file[0]) and value["blob"] == max(files)
-                bad += [] if fits else ["blob-mismatch: the piece does not fit its file"]
-                file[0] += len(content)
+                bad, file[0] = bad + ["blob-mismatch: the piece does not fit its file"] * (not fits), file[0] + len(content)
                 file[2].update(content)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             bad.append(str(error) if str(error).startswith("record-") else f"record-malformed: {error!r}")
-        finally:
-            problems += [f"{number}: {problem}" for problem in bad + (["torn-tail: no newline"] if raw[-1:] != b"\n" else [])]
+        problems += [f"{number}: {problem}" for problem in bad + ["torn-tail: no newline"] * (raw[-1:] != b"\n")]
     problems += [f"{name}: blob-mismatch: another content" for name, (at, size, of) in files.items() if at != size or of.hexdigest() != name]
     problems += [] if chain.public and vouches(note, chain.origin, chain.public) else ["checkpoint-invalid: not signed by the ledger's key"]
     told = {"bundle": "containment-ledger/bundle/v1", "files": len(files), "ledger": chain.ledger, "records": chain.records, "size": tree[0]}
@@ -169,7 +157,7 @@ def main(path):
             continue
         before, last = chain.records, name == names[-1]
         lines = sys.stdin.buffer if path == "-" else open(os.path.join(folder, name), "rb")
-        if (first := lines.readline()).startswith(b'{"bundle":'):
+        if (first := lines.readline()).startswith(b'{"bundle":') and not folder:
             chain = bundle(itertools.chain([first], lines), problems)
             break
         for number, line in enumerate(itertools.chain([first] if first else [], lines), 1):
