@@ -100,6 +100,8 @@ struct Claim<'a> {
     name: &'a str,
     parsed: Result<SignedCheckpoint, ReadCheckpointError>,
     root: Option<Hash>,
+    /// Records are left out, so that nothing shows the root at its size.
+    apart: bool,
 }
 
 /// The checkpoints of one walk.
@@ -128,6 +130,7 @@ impl<'a> Checkpoints<'a> {
                 name,
                 parsed: SignedCheckpoint::parse(bytes),
                 root: None,
+                apart: false,
             });
         }
         Self(claims)
@@ -163,7 +166,7 @@ impl<'a> Checkpoints<'a> {
             && extract.withheld > 0
         {
             lines = if lines == 0 { 0 } else { stored.size };
-            self.of_extract(stored, findings);
+            self.of_extract(stored);
         }
         let mut outcome = Outcome {
             checked: self.0.len() as u64,
@@ -237,34 +240,15 @@ impl<'a> Checkpoints<'a> {
 impl Checkpoints<'_> {
     /// Where records are left out, roots are known at the size of the stored one, to which the proofs lead, and as far as
     /// the records from the first on are all shown.
-    fn of_extract(&mut self, stored: &Checkpoint, findings: &mut Findings) {
-        self.0.retain_mut(|claim| {
-            let size = match &claim.parsed {
-                Ok(signed) => signed.claim().size,
-                Err(_) => return true,
-            };
+    fn of_extract(&mut self, stored: &Checkpoint) {
+        for claim in &mut self.0 {
+            let Ok(signed) = &claim.parsed else { continue };
+            let size = signed.claim().size;
             if size == stored.size {
                 claim.root = claim.root.or(Some(stored.root));
             }
-            let compared = claim.root.is_some() || size == 0;
-            if !compared {
-                findings.push(
-                    Finding::new(
-                        Code::CompletenessNotEstablished,
-                        format!(
-                            "nothing in the bundle shows whether the first {} of its ledger's {} records are those of this checkpoint",
-                            size.min(stored.size), stored.size
-                        ),
-                    )
-                    .in_place(Place {
-                        file: claim.name.to_owned(),
-                        line: None,
-                    })
-                    .help("ask for a bundle of all records, or give the checkpoint of the bundle's size"),
-                );
-            }
-            compared
-        });
+            claim.apart = claim.root.is_none() && size > 0;
+        }
     }
 }
 
@@ -304,6 +288,16 @@ impl Claim<'_> {
                 .iter()
                 .any(|key| signed.signed_by(&key.key).is_ok());
             if self.held == Held::Given && !earlier && !self.names_a_known_key(chain) {
+                let own = chain
+                    .origin()
+                    .is_some_and(|own| own.as_str() == claim.origin);
+                // The change to its key may stand behind the bundle's records.
+                if self.apart && claim.size > lines && own {
+                    return Err(Box::new(say(
+                        Code::CompletenessNotEstablished,
+                        apart(claim, lines),
+                    )));
+                }
                 return Err(Box::new(self.replaced(chain, say, signed)));
             }
             return invalid(if earlier {
@@ -321,6 +315,13 @@ impl Claim<'_> {
             let message = "it is of another ledger".to_owned();
             return Err(Box::new(
                 say(Code::CheckpointInvalid, message).versus(origin.as_str(), &claim.origin),
+            ));
+        }
+        if self.apart {
+            return Err(Box::new(
+                say(Code::CompletenessNotEstablished, apart(claim, lines)).help(
+                    "ask for a bundle of all records, or give the checkpoint of the bundle's size",
+                ),
             ));
         }
         if claim.size > lines {
@@ -390,4 +391,11 @@ impl Claim<'_> {
             by.join(", ")
         ))
     }
+}
+
+fn apart(claim: &Checkpoint, lines: u64) -> String {
+    format!(
+        "the bundle is of {lines} records and does not show all of them, so that nothing says whether the {} of this checkpoint are the same",
+        claim.size
+    )
 }
