@@ -107,8 +107,8 @@ def root_of(leaf, at, last, proof):  # RFC 9162, 2.1.3.2
 def vouches(note, origin, public):  # C2SP signed note: the key's own line is there and holds
     text, _, lines = note.rpartition("\n\n")
     key = hashlib.sha256(f"{origin}\n\1".encode() + public).digest()[:4]
-    own = [base64.b64decode(line.split(" ")[2]) for line in lines.splitlines() if line.startswith(f"\u2014 {origin} ")]
-    own = [signature[4:] for signature in own if signature[:4] == key]
+    own = re.findall(rf"^\u2014 {re.escape(origin)} ((?:[A-Za-z0-9+/]{{4}})+(?:[A-Za-z0-9+/]{{2}}==|[A-Za-z0-9+/]{{3}}=)?)$", lines, re.M)
+    own = [line[4:] for line in map(base64.b64decode, own) if line[:4] == key]
     return note.startswith(f"{origin}\n") and bool(own) and all(signed(public, f"{text}\n".encode(), signature) for signature in own)
 
 def bundle(lines, problems):

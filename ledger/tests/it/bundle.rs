@@ -15,7 +15,7 @@ use ledger::finding::{Class, Code};
 use ledger::record::{Body, Content, Record, parse_line};
 
 use crate::made::{self, Shape};
-use crate::support::{is_good, reopen, stamp, walked, walked_stream};
+use crate::support::{is_good, note, reopen, stamp, walked, walked_stream};
 
 /// A made ledger with caches and a checkpoint on the disk.
 pub(crate) struct Place {
@@ -594,6 +594,45 @@ fn a_file_of_many_pieces_comes_back() {
     reader.unwrap().read_to_end(&mut content).unwrap();
     assert_eq!(content, long);
     is_good(of_file(&place.file()));
+}
+
+#[test]
+fn a_recovery_goes_with_what_it_set_aside() {
+    let place = Place::new(20, 20);
+    let mut store = reopen(place.at.path());
+    // So that the record before the recovery is not shown.
+    note(&mut store, "left out");
+    drop(store);
+    let segment = place.dir().join("records/00000000.jsonl");
+    let mut bytes = fs::read(&segment).unwrap();
+    bytes.extend(br#"{"key":"half a line"#);
+    fs::write(&segment, bytes).unwrap();
+    reopen(place.at.path()).sync_checkpoint(&stamp()).unwrap();
+    // As it is read from the cache, and from the records where that is gone.
+    for again in [false, true] {
+        if again {
+            fs::remove_file(place.dir().join("tip")).unwrap();
+            reopen(place.at.path()).sync_checkpoint(&stamp()).unwrap();
+        }
+        let written = place.write(Selection::Last(1), &[]);
+        assert_eq!(
+            (written.files, written.size - written.records > 1),
+            (2, true)
+        );
+        let walked = of_file(&place.file());
+        assert_eq!(walked.findings.count(Code::Recovered), 1);
+        assert_eq!(walked.tally.recoveries_not_checked, 0);
+        is_good(walked);
+    }
+    let all = lines(&fs::read(place.file()).unwrap());
+    let torn = Hash::of(br#"{"key":"half a line"#).to_string();
+    let at = all
+        .iter()
+        .position(|line| is(line, r#"{"at":"#) && String::from_utf8_lossy(line).contains(&torn));
+    let mut without = all.clone();
+    without.remove(at.unwrap());
+    let walked = of_bytes(&place, &counted(without));
+    assert_eq!(walked.findings.count(Code::RecoveryUnexplained), 1);
 }
 
 #[test]
