@@ -2,6 +2,7 @@
 //!
 //! Machine output goes to stdout, prose and progress to stderr. Exit codes are those of DESIGN.md §6.
 
+mod bundle;
 mod choose;
 mod close;
 mod completions;
@@ -104,6 +105,8 @@ enum Command {
     Note(note::NoteArgs),
     /// Make or show keys
     Key(key::KeyArgs),
+    /// Write records of the ledger, and what they rest on, into one file for somebody else
+    Bundle(bundle::BundleArgs),
     /// Close the ledger: nothing may follow
     Close(close::CloseArgs),
     /// Write a completion script for a shell
@@ -119,9 +122,6 @@ enum Command {
     /// Needs inclusion proofs, which this version does not have
     #[command(hide = true)]
     Prove(Later),
-    /// Needs bundles, which this version does not have
-    #[command(hide = true)]
-    Bundle(Later),
     /// Needs redaction, which this version does not have
     #[command(hide = true)]
     Redact(Later),
@@ -209,13 +209,13 @@ fn run(cli: Cli) -> u8 {
         Command::Validate(args) => validate::run(&global, &args),
         Command::Note(args) => note::run(&global, args),
         Command::Key(args) => key::run(&global, args),
+        Command::Bundle(args) => bundle::run(&global, &args),
         Command::Close(args) => close::run(&global, args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => completions::man(&args),
         Command::Matrix(args) => matrix::run(&global, &args),
         Command::Checkpoint(later) => needs("checkpoint", "witnesses", &later),
         Command::Prove(later) => needs("prove", "inclusion proofs", &later),
-        Command::Bundle(later) => needs("bundle", "bundles", &later),
         Command::Redact(later) => needs("redact", "redaction", &later),
         Command::Service(later) => needs("service", "services", &later),
     }

@@ -68,7 +68,6 @@ fn what_a_later_version_does_says_what_it_needs() {
         "escape --strict",
         "checkpoint --witness http://localhost=x",
         "prove --sequence 1 -o x",
-        "bundle -o x --all",
         "redact --sequence 1",
         "service up",
         "key rotate",

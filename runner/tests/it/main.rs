@@ -10,6 +10,7 @@
 )]
 
 mod ablation;
+mod bundle;
 mod cli;
 mod concurrency;
 mod disk;

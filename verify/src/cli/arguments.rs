@@ -24,7 +24,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 pub(super) struct Cli {
     #[command(subcommand)]
     pub(super) command: Option<Command>,
-    /// A ledger folder, a .jsonl file of record lines, or - for standard input
+    /// A ledger folder, a bundle, a .jsonl file of record lines, or - for standard input
     #[arg(required = true, value_name = "PATH")]
     pub(super) paths: Vec<PathBuf>,
     /// A checkpoint of this ledger that was kept elsewhere

@@ -62,8 +62,16 @@ impl Report {
             _ => (Tone::Unsure, "NO RECORDS"),
         };
         let word = self.paint(color, word);
-        let records = counted(verification.records, "record", "records");
+        let withheld = verification.extract.map_or(0, |extract| extract.withheld);
+        let mut records = counted(verification.records, "record", "records");
+        if withheld > 0 {
+            write!(records, " shown, {withheld} withheld")?;
+        }
         let says = match verification.exit_code {
+            0 if withheld > 0 => format!(
+                "consistent among the {} shown; {withheld} withheld",
+                counted(verification.records, "record", "records")
+            ),
             0 => format!("{records}, and all of it holds"),
             10 => format!("{records}; the evidence is not what was written"),
             11 => format!("{records}; something cannot be proven"),
@@ -249,7 +257,14 @@ fn completeness(verification: &Verification) -> String {
             };
             format!("complete through {through}{as_of} ({by}){after}")
         }
-        _ => "nothing outside the ledger says how long it should be".to_owned(),
+        _ => match verification.extract {
+            Some(extract) if extract.withheld > 0 => format!(
+                "{} of the checkpoint's {} withheld",
+                extract.withheld,
+                counted(extract.shown + extract.withheld, "record", "records")
+            ),
+            _ => "nothing outside the ledger says how long it should be".to_owned(),
+        },
     }
 }
 

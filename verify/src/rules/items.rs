@@ -1,7 +1,6 @@
 //! A list that stands in a blob: read item by item, and written again, in memory for one item.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io::{self, BufReader, Read};
 
 use ledger::bytes::hash::{Hash, Hasher};
@@ -18,7 +17,7 @@ const ITEM_BYTES: u64 = 1024 * 1024;
 /// # Errors
 /// The file cannot be read.
 pub(super) fn read<T: Serialize + DeserializeOwned>(
-    file: File,
+    file: impl Read,
     take: &mut dyn FnMut(T),
 ) -> io::Result<Result<(u64, Hash), String>> {
     let left = Cell::new(ITEM_BYTES);
@@ -38,12 +37,12 @@ pub(super) fn read<T: Serialize + DeserializeOwned>(
 }
 
 /// Gives no more than what is left for one item.
-struct Bounded<'a> {
-    file: File,
+struct Bounded<'a, R> {
+    file: R,
     left: &'a Cell<u64>,
 }
 
-impl Read for Bounded<'_> {
+impl<R: Read> Read for Bounded<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(buffer)?;
         let left = self.left.get().saturating_sub(count as u64);
