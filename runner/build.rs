@@ -74,9 +74,10 @@ fn build() -> Result<(), String> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
+    let target = target.to_string_lossy();
     Err(format!(
         "{}the probe program could not be built for {target}:\n{said}",
-        hint(&said)
+        hint(&said, &target)
     ))
 }
 
@@ -91,13 +92,19 @@ fn prefix(sources: &Path) -> OsString {
 }
 
 /// What to install, where the linker found no C library to put in.
-fn hint(said: &str) -> &'static str {
-    let missing = ["-lc", "libc.a", "crt1.o", "-lgcc_eh", "crtbeginT.o"];
+fn hint(said: &str, target: &str) -> String {
+    // As ld, lld and gcc name it.
+    let missing = [
+        "cannot find -lc",
+        "unable to find library -lc",
+        "cannot find crt1.o",
+        "cannot open crt1.o",
+    ];
     if said.contains("can't find crate for `std`") {
-        "the standard library of the target is missing: rustup target add TARGET\n"
-    } else if missing.iter().any(|name| said.contains(name)) && said.contains("cannot find") {
-        "the static C library is missing: install libc6-dev (Debian, Ubuntu), glibc-static (Fedora, RHEL) or musl-dev (Alpine)\n"
+        format!("the standard library of the target is missing: type rustup target add {target}\n")
+    } else if missing.iter().any(|text| said.contains(text)) {
+        "the static C library is missing: install libc6-dev (Debian, Ubuntu), glibc-static (Fedora, RHEL) or musl-dev (Alpine)\n".to_owned()
     } else {
-        ""
+        String::new()
     }
 }
