@@ -350,8 +350,12 @@ pub(crate) fn cpu(parameters: &Parameters) -> Seen {
     };
     let detail = format!("{used} ms of CPU a second by {busy} threads, quota {quota}");
     let twin = used >= quota / 4;
-    // A quota is kept over periods of 100 ms, the last of which may stick out.
+    // A quota is kept over periods of 100 ms, the last of which may stick out. Much less than the quota is no containment:
+    // somebody else had the processors.
     match used {
+        _ if used < quota.saturating_mul(3) / 4 => {
+            Seen::missing(format!("the machine was too busy to say: {detail}"))
+        }
         _ if used <= quota.saturating_mul(5) / 4 => {
             answer(Claim::Contained, Cause::None, twin, detail)
         }

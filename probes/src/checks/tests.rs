@@ -50,26 +50,23 @@ fn what_uses_resources_up_never_runs_bare() {
 
 #[test]
 fn the_program_and_the_suite_know_the_same_checks_and_refusals() {
-    let suite = suite();
-    let theirs: Vec<(&str, Vec<(&str, Vec<String>)>)> = suite
+    let said =
+        |control: &str, check: &str, denied: Vec<String>| format!("{control}/{check} {denied:?}");
+    let theirs: Vec<_> = suite()
         .probes
         .iter()
-        .map(|probe| {
-            let checks = probe.checks.iter().map(|check| {
-                let denied = check.denied.iter().map(ToString::to_string).collect();
-                (check.check.as_str(), denied)
-            });
-            (probe.id.as_str(), checks.collect())
+        .flat_map(|probe| probe.checks.iter().map(move |check| (probe, check)))
+        .map(|(probe, check)| {
+            let denied = check.denied.iter().map(ToString::to_string).collect();
+            said(probe.id.as_str(), check.check.as_str(), denied)
         })
         .collect();
-    let ours: Vec<(&str, Vec<(&str, Vec<String>)>)> = ROWS
+    let ours: Vec<_> = ROWS
         .iter()
-        .map(|row| {
-            let checks = row.checks.iter().map(|check| {
-                let denied = check.denied.iter().map(ToString::to_string).collect();
-                (check.name, denied)
-            });
-            (row.control, checks.collect())
+        .flat_map(|row| row.checks.iter().map(move |check| (row, check)))
+        .map(|(row, check)| {
+            let denied = check.denied.iter().map(ToString::to_string).collect();
+            said(row.control, check.name, denied)
         })
         .collect();
     assert_eq!(ours, theirs);

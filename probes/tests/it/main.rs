@@ -1,6 +1,8 @@
 //! The probe program run bare on this host, against what the test itself put there: every attack must succeed, and say so in a
 //! line that is bound to the run.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
 mod endings;
 mod inputs;
 mod local;

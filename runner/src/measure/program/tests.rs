@@ -52,6 +52,7 @@ fn it_answers_every_check_in_a_root_that_holds_nothing_else() {
             .arg("/probe")
             .args(&probe.arguments)
             .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
