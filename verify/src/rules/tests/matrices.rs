@@ -18,10 +18,12 @@ fn told(scene: &Scene) -> (Vec<Code>, u8) {
     (codes, exit_code)
 }
 
+/// Of this class and worse; that the computed verdict then disagrees with a declaration is another matter.
 fn only(scene: &Scene, (code, exit_code): (Code, u8)) {
-    let found = told(scene);
+    let (mut codes, found) = told(scene);
+    codes.retain(|it| it.class() <= code.class());
     let details = scene.maker.verify().findings;
-    assert_eq!(found, (vec![code], exit_code), "{details:#?}");
+    assert_eq!((codes, found), (vec![code], exit_code), "{details:#?}");
 }
 
 fn shot(arm: Arm, declared: bool, met: Met) -> Shot {
@@ -377,7 +379,9 @@ fn lines_and_cells_in_blobs_count_as_well() {
             run.lines = List::Blob(BlobList { blob, count });
             cells[0].run = Some(U53::from(scene.record(run)));
         });
-        assert_eq!(told(&scene).0, expected);
+        let (mut codes, _) = told(&scene);
+        codes.retain(|it| it.class() == ledger::finding::Class::Invalid);
+        assert_eq!(codes, expected);
     }
 }
 
