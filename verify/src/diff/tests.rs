@@ -3,8 +3,31 @@ use ledger::bytes::hash::Hash;
 use ledger::facts::execution::PolicyRef;
 use ledger::facts::matrix::CellReason;
 
-#[path = "../../tests/it/support/records.rs"]
-mod records;
+fn host() -> HostFacts {
+    let json = serde_json::json!({
+        "architecture": "x86_64",
+        "bootId": "6b1bcd0e-5f0b-4a3e-9a44-0f2b1d2c3e4f",
+        "cgroup": {"delegated": [], "layout": "v2"},
+        "container": [],
+        "gid": 0,
+        "groups": [],
+        "kernel": "6.18.0",
+        "runner": {"sha256": Hash::ZERO, "version": "0.1.0"},
+        "sysctls": {},
+        "uid": 0,
+    });
+    serde_json::from_value(json).unwrap()
+}
+
+fn embedded() -> RuntimeUsed {
+    RuntimeUsed {
+        id: "embedded".to_owned(),
+        launch: None,
+        sha256: None,
+        tier: None,
+        version: "0.1.0".to_owned(),
+    }
+}
 
 fn row(check: &str, declared: bool, verdict: CellVerdict, reason: Option<CellReason>) -> Row {
     Row {
@@ -19,13 +42,13 @@ fn row(check: &str, declared: bool, verdict: CellVerdict, reason: Option<CellRea
 
 fn table(rows: Vec<Row>) -> Table {
     Table {
-        host: records::host(),
+        host: host(),
         policy: PolicyRef {
             id: "audit".to_owned(),
             sha256: Hash::of(b"policy"),
         },
         rows,
-        runtimes: vec![records::start(Hash::ZERO).runtime],
+        runtimes: vec![embedded()],
         sequence: Some(7),
         suite: Hash::of(b"suite"),
     }
