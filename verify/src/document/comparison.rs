@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ledger::bytes::text::{clean, clean_json};
 use ledger::facts::matrix::table::Row;
 use ledger::facts::matrix::{CellReason, CellVerdict};
+use ledger::finding::Code;
 use serde::Serialize;
 
 use crate::diff::{Change, Comparison, Difference};
@@ -28,6 +29,9 @@ pub struct ComparisonDocument<'a> {
 #[derive(Debug, Serialize)]
 struct Cell<'a> {
     change: Change,
+    /// What this change is as a finding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<Code>,
     runtime: &'a str,
     check: &'a str,
     a: Option<Found<'a>>,
@@ -61,6 +65,7 @@ impl<'a> ComparisonDocument<'a> {
             let row = pair.either()?;
             Some(Cell {
                 change: pair.change,
+                code: (pair.change == Change::Regressed).then_some(Code::Regression),
                 runtime: &row.runtime,
                 check: &row.check,
                 a: pair.a.map(Found::of),

@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use ledger::bytes::text::excerpt;
 use ledger::facts::matrix::CellVerdict;
 use ledger::facts::matrix::table::{Row, Tone};
+use ledger::finding::Code;
 
 use super::human::paint;
 use crate::diff::{Change, Comparison};
@@ -66,7 +67,11 @@ fn report(
         };
         if before.replace(pair.change) != Some(pair.change) {
             let title = paint(color, tone_of(pair.change), pair.change.as_str());
-            writeln!(text, "\n{title}")?;
+            let more = match pair.change {
+                Change::Regressed => format!(" (`verify explain {}`)", Code::Regression),
+                _ => String::new(),
+            };
+            writeln!(text, "\n{title}{more}")?;
         }
         let (runtime, check) = (excerpt(&row.runtime, 24), excerpt(&row.check, 48));
         writeln!(text, "  {runtime} {check}")?;

@@ -8,6 +8,7 @@ mod dependencies;
 mod live;
 #[path = "../../../ledger/benches/hot/made.rs"]
 mod made;
+mod matrices;
 mod order;
 mod support;
 mod tamper;
