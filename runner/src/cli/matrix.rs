@@ -321,8 +321,8 @@ fn say(global: &Global, host: &HostFacts, shown: &[Shown], suite: &Loaded) {
             .collect();
         text.push_str(&table::table(runtime, &of, &report::paint_stdout));
     }
-    if suite.folder.is_some() {
-        text.push_str("\n  What a probe of another says of itself is self-reported: nobody outside confirms it.\n");
+    if suite.suite.probes.iter().any(|probe| !probe.is_own()) {
+        text.push_str("\n  What a third party's probe says of itself is self-reported.\n");
     }
     report::print(&text);
 }
