@@ -37,8 +37,21 @@ fn twin() -> Twin {
     Twin::of(sys::call(sys::GETPID, [0; 4]) == Ok(own))
 }
 
+/// Whether the runner says (`call=none`) that the policy denies nothing that could be tried without harm: then a call that
+/// succeeds shows nothing.
+fn is_none_denied(parameters: &Parameters) -> bool {
+    parameters.first("call") == Some("none")
+}
+
+fn none_denied() -> Seen {
+    Seen::missing("the policy denies no harmless call, such as getcpu")
+}
+
 /// getcpu, or the calls that the runner names by number because this runtime's own filter denies them.
 pub(crate) fn calibration(parameters: &Parameters) -> Seen {
+    if is_none_denied(parameters) {
+        return none_denied();
+    }
     let mut tally = Tally::new(DENIED);
     if parameters.first("call").is_none() {
         tally.attempt("getcpu", guarded(denied_call));
@@ -65,7 +78,10 @@ pub(crate) fn alternate(_parameters: &Parameters) -> Seen {
 }
 
 /// The same call by a thread, and by this program executed again.
-pub(crate) fn after_exec(_parameters: &Parameters) -> Seen {
+pub(crate) fn after_exec(parameters: &Parameters) -> Seen {
+    if is_none_denied(parameters) {
+        return none_denied();
+    }
     let mut tally = Tally::new(DENIED);
     let by_thread = || {
         let thread = std::thread::Builder::new()

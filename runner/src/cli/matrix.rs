@@ -86,7 +86,7 @@ enum MatrixError {
     #[diagnostic(transparent)]
     Suite(#[from] LoadSuiteError),
     /// A requirement.
-    #[error("--require: {0}")]
+    #[error("--require is not understood")]
     #[diagnostic(code(runner::matrix::require))]
     Requirement(#[from] ParseRequirementError),
     /// The host.

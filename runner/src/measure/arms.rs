@@ -151,7 +151,13 @@ impl Bench<'_> {
             ..Bounds::of(&policy)
         };
         let planted = Planted::new(probe, &nonce, &places, &bounds)?;
-        let parameters = planted.parameters();
+        let mut parameters = planted.parameters();
+        if probe.control == Control::Syscalls && !denies_getcpu(self.policy) {
+            // Before the line that ends them.
+            let end = parameters.len().saturating_sub(b"end\n".len());
+            parameters.truncate(end);
+            parameters.extend_from_slice(b"call=none\nend\n");
+        }
         let mut environment = planted.environment();
         environment.extend(self.environment.iter().cloned());
         let terminal = planted
@@ -240,6 +246,16 @@ impl Bench<'_> {
             (Some(program), Some(folder)) => (folder, &program.path),
             _ => (self.program, "probe"),
         }
+    }
+}
+
+/// Whether a policy denies the harmless call that shows whether its filter is in force.
+fn denies_getcpu(policy: &Policy) -> bool {
+    let syscalls = &policy.syscalls;
+    if syscalls.allow.is_empty() {
+        syscalls.denied().contains(&"getcpu")
+    } else {
+        !syscalls.allow.iter().any(|name| name == "getcpu")
     }
 }
 

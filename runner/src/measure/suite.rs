@@ -97,6 +97,11 @@ pub fn own(text: &str, program: Hash) -> Result<Loaded, LoadSuiteError> {
 /// # Errors
 /// It cannot be read, or is none.
 pub fn third_party(folder: &Path, program: Hash) -> Result<Loaded, LoadSuiteError> {
+    // Bare runs start elsewhere.
+    let folder = &std::path::absolute(folder).map_err(|source| LoadSuiteError::Read {
+        path: folder.to_owned(),
+        source,
+    })?;
     let path = folder.join("suite.json");
     let text = read(&path, MAX_SUITE)?;
     let text = String::from_utf8(text).map_err(|error| {
