@@ -198,8 +198,8 @@ impl Visitor for Rules {
                 }
                 Kind::Other
             }
+            Body::Matrix(_) => Kind::Matrix,
             Body::Probe(_)
-            | Body::Matrix(_)
             | Body::Genesis(_)
             | Body::Note(_)
             | Body::Key(_)
