@@ -34,7 +34,7 @@ pub(in crate::file) fn begin(mut lines: Lines, file: Option<(File, PathBuf)>) ->
     }
     let header = header.and_then(|line| {
         let header: Result<Header, _> = read(&line);
-        header.map_err(|finding| findings.push(finding)).ok()
+        header.map_err(|finding| findings.push(*finding)).ok()
     });
     let checkpoint = checkpoint(&mut lines, &mut findings);
     let entries = files(&mut lines, header.as_ref(), &mut findings);
@@ -60,12 +60,12 @@ fn take(lines: &mut Lines, prefix: &[u8]) -> Option<Line> {
     fits.then(|| lines.next(&mut |_| {}).ok().flatten())?
 }
 
-fn read<T: serde::Serialize + serde::de::DeserializeOwned>(line: &Line) -> Result<T, Finding> {
+fn read<T: serde::Serialize + serde::de::DeserializeOwned>(line: &Line) -> Result<T, Box<Finding>> {
     let read = match line.long {
         Some(long) => Err(LineProblem::TooLarge(long.length)),
         None => parse(&line.bytes),
     };
-    read.map_err(|problem| form_finding(&problem).in_place(line.place()))
+    read.map_err(|problem| Box::new(form_finding(&problem).in_place(line.place())))
 }
 
 /// What there is to say of a bundle in a version of the format that is not this one.
@@ -93,7 +93,7 @@ fn checkpoint(lines: &mut Lines, findings: &mut Vec<Finding>) -> Option<Vec<u8>>
     match read::<CheckpointLine>(&line) {
         Ok(read) => Some(read.checkpoint.into_bytes()),
         Err(finding) => {
-            findings.push(finding);
+            findings.push(*finding);
             None
         }
     }
@@ -116,7 +116,7 @@ fn files(lines: &mut Lines, header: Option<&Header>, findings: &mut Vec<Finding>
         let piece: Piece = match read(&line) {
             Ok(piece) => piece,
             Err(finding) => {
-                problems.say(finding);
+                problems.say(*finding);
                 continue;
             }
         };
