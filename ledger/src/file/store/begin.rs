@@ -172,12 +172,14 @@ fn write_first_segment(
     keep_key: impl FnOnce() -> Result<(), keys::KeyFileError>,
 ) -> Result<(), OpenLedgerError> {
     durable::create_folders(&layout.records())?;
-    let temporary = layout.genesis();
-    let file = durable::create_empty(&temporary)?;
-    durable::write(&file, &temporary, line)?;
-    durable::sync_data(&file, &temporary)?;
+    // Beside one that may be there: it names a key, and must do so until another one does.
+    let (next, genesis) = (layout.genesis_next(), layout.genesis());
+    let file = durable::create_empty(&next)?;
+    durable::write(&file, &next, line)?;
+    durable::sync_data(&file, &next)?;
+    durable::rename(&next, &genesis)?;
     keep_key()?;
-    durable::rename(&temporary, &layout.segment(0))?;
+    durable::rename(&genesis, &layout.segment(0))?;
     durable::sync_folder(&layout.records())?;
     durable::sync_folder(layout.root())?;
     Ok(())

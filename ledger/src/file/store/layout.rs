@@ -10,13 +10,14 @@ use crate::file::durable::{self, FileError};
 pub const SEGMENT_RECORDS: u64 = 8192;
 
 /// What may stand in a folder that is or becomes a ledger.
-pub(in crate::file) const NAMES: [&str; 12] = [
+pub(in crate::file) const NAMES: [&str; 13] = [
     "records",
     "blobs",
     "checkpoint",
     "checkpoint.new",
     "checkpoints",
     "genesis.new",
+    "genesis.next",
     "lock",
     "runs",
     "tip",
@@ -52,6 +53,11 @@ impl Layout {
     /// The first segment before it gets its name.
     pub(super) fn genesis(&self) -> PathBuf {
         self.root.join("genesis.new")
+    }
+
+    /// The first segment while it is written.
+    pub(super) fn genesis_next(&self) -> PathBuf {
+        self.root.join("genesis.next")
     }
 
     pub(super) fn checkpoint(&self) -> PathBuf {

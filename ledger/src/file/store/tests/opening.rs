@@ -259,3 +259,22 @@ fn a_beginning_that_was_cut_short_goes_on_with_its_key_alone() {
     std::fs::remove_file(place.heads_of(&other)).unwrap();
     assert_eq!(begin("newer"), other);
 }
+
+#[test]
+fn a_beginning_cut_short_twice_goes_on_with_the_first_ones_key() {
+    let place = Place::new();
+    let kept = place.open().public_key().id();
+    let genesis = std::fs::read(place.segment(0)).unwrap();
+    // The first died before the segment had its name; the second while it wrote another one.
+    std::fs::remove_file(place.heads_of(&kept)).unwrap();
+    let dir = place.at.path().join("again");
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::write(dir.join("genesis.new"), &genesis).unwrap();
+    std::fs::write(dir.join("genesis.next"), "{\"key\":\"").unwrap();
+    let store = place.try_open_at(&dir, |_| {}).unwrap();
+    assert_eq!(store.public_key().id(), kept);
+    for name in ["genesis.new", "genesis.next"] {
+        assert!(!dir.join(name).exists(), "{name}");
+    }
+    walk(&dir);
+}
