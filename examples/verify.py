@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Checks form, signatures, keys and chain of a ledger without any code of this project.
+"""Checks form, signatures, keys and chain of a ledger, and the proofs of a bundle, without any code of this project.
 
 It cuts each line at fixed offsets, and leaves JSON to the standard library and Ed25519 to the package `cryptography`:
-nobody needs to trust our parser. What records mean that move no key and close nothing, openings, blobs,
-checkpoints and recoveries are for `verify`; a run that writes meanwhile can look like a torn tail. Exit: 0 good, 10 bad, 2 usage or no ledger, 13 no records.
+nobody needs to trust our parser. What records mean that move no key and close nothing, openings, blobs and checkpoints of a folder,
+and recoveries are for `verify`; a run that writes meanwhile can look like a torn tail. Exit: 0 good, 10 bad, 2 usage or no ledger, 13 no records.
 """
-import argparse, base64, datetime, hashlib, json, os, re, stat, sys
+import argparse, base64, datetime, hashlib, itertools, json, os, re, stat, sys
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -48,10 +48,10 @@ def parse(line):
     return value if isinstance(value, dict) else {}
 
 class Chain:
-    ledger, public, standby, closed, records, next, head, used = None, None, None, None, 0, 0, "0" * 64, set()
+    ledger, origin, public, standby, closed, records, next, head, used = None, None, None, None, None, 0, 0, "0" * 64, set()
 
-    def step(self, line):
-        bad, value = [], {}  # everything that is wrong with the next record line
+    def step(self, line, proven=None):
+        bad, value = [], {}  # everything that is wrong with the next record line; of a bundle, `proven` says why it is not at its place
         say = lambda wrong, problem: bad.append(problem) if wrong else None
         try:
             value = parse(line)
@@ -67,6 +67,11 @@ class Chain:
         new = base64.b64decode((body := record["body"] if kind else {}).get("publicKey", ""))
         genesis, rotation, by_standby = new and kind == "genesis", new and kind == "key", key == self.standby and kind == "key"
         place = record["sequence"] if type(record.get("sequence")) is int else self.next
+        if proven:  # records may be left out before it, but for the first
+            problem = record and proven(place)
+            say(problem, f"chain-previous-mismatch: {problem}")
+            if self.records and place > self.next:
+                self.next, self.head = place, record.get("previous")
         for name, code, expected in (("sequence", "chain-sequence-gap", self.next), ("previous", "chain-previous-mismatch", self.head),
                                      ("ledger", "ledger-mismatch", self.ledger or record.get("ledger"))):
             say(record and record.get(name) != expected, f"{code}: {name} is {record.get(name)}, expected {expected}")
@@ -74,7 +79,7 @@ class Chain:
         say(bool(genesis) == bool(self.records), "genesis-repeated: a second one" if genesis else "genesis-missing: the first record is another")
         say(new and new in WEAK, "key-weak: the public key has small order, anybody could sign for it")
         if genesis and not self.records and new not in WEAK:
-            self.ledger, self.public, self.standby, self.used = record["ledger"], new, body.get("standby"), {new}
+            self.origin, self.ledger, self.public, self.standby, self.used = body["origin"], record["ledger"], new, body.get("standby"), {new}
         public = (new if by_standby else self.public) or b""
         if signature and hashlib.sha256(public).hexdigest() != key:
             say(True, f"key-unknown: signed by {key}, which may not sign here")
@@ -91,6 +96,57 @@ class Chain:
         self.records, self.next, self.head = self.records + 1, place + 1, hashlib.sha256(b"\0" + line).hexdigest()
         return bad
 
+def root_of(leaf, at, last, proof):  # RFC 9162, 2.1.3.2
+    for beside in proof if at <= last else [b""] * 65:
+        leaf, done = hashlib.sha256(b"\1" + (beside + leaf if at & 1 or at == last else leaf + beside)).digest(), last <= 0
+        while at == last and at and not at & 1:
+            at, last = at >> 1, last >> 1
+        at, last = at >> 1, -1 if done else last >> 1
+    return leaf if last == 0 else None
+
+def vouches(note, origin, public):  # C2SP signed note: the key's own line is there and holds
+    text, _, lines = note.rpartition("\n\n")
+    key = hashlib.sha256(f"{origin}\n\1".encode() + public).digest()[:4]
+    own = re.findall(rf"^\u2014 {re.escape(origin)} ((?:[A-Za-z0-9+/]{{4}})+(?:[A-Za-z0-9+/]{{2}}==|[A-Za-z0-9+/]{{3}}=)?)$", lines, re.M)
+    own = [line[4:] for line in map(base64.b64decode, own) if line[:4] == key]
+    return note.startswith(f"{origin}\n") and bool(own) and all(signed(public, f"{text}\n".encode(), signature) for signature in own)
+
+def bundle(lines, problems):
+    chain, seen, files, proof, opening, header, note, tree = Chain(), 0, {}, None, False, {}, "", (0, b"")
+    def proven(place):
+        given = [base64.b64decode(it) for it in proof["proof"]] if proof and proof["index"] == place else None
+        found = given is not None and root_of(hashlib.sha256(b"\0" + line).digest(), place, tree[0] - 1, given)
+        return "" if found == tree[1] else "no proof for this place leads to the checkpoint's root"
+    for number, raw in enumerate(lines, 1):
+        line, kind = raw.removesuffix(b"\n"), (re.match(rb'\{"([a-z]+)":', raw) or [b"", b""])[1]
+        stage = {b"bundle": 1, b"checkpoint": 2, b"at": 3}.get(kind, 4)  # in this order, the first two once
+        bad = [] if stage in ((1,), (2,), (3, 4), (3, 4), (4,))[seen] else ["record-malformed: a line that does not stand in its place"]
+        seen = max(seen, stage)
+        try:
+            value = parse(line) if stage < 4 or kind in (b"index", b"open") else None
+            header, opening = value if kind == b"bundle" else header, opening or kind == b"open"  # what it opens is for `verify`
+            if value is None:
+                bad, proof, opening = bad + chain.step(line, proven), None, False
+            elif kind == b"index":
+                bad, proof = bad + ["record-malformed: a proof that is not the first line of its record"] * (bool(proof) or opening), value
+            elif kind == b"checkpoint":  # who signed it is known at the end
+                note, (_, size, root) = value["checkpoint"], value["checkpoint"].split("\n\n")[0].split("\n")
+                tree = int(size), base64.b64decode(root)
+            elif kind == b"at":
+                file, content = files.setdefault(value["blob"], [0, value["size"], hashlib.sha256()]), base64.b64decode(value["bytes"], validate=True)
+                fits = file[:2] == [value["at"], value["size"]] and len(content) == min(45000, file[1] - file[0]) and value["blob"] == max(files)
+                bad, file[0] = bad + ["blob-mismatch: the piece does not fit its file"] * (not fits), file[0] + len(content)
+                file[2].update(content)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            bad.append(str(error) if str(error).startswith("record-") else f"record-malformed: {error!r}")
+        problems += [f"{number}: {problem}" for problem in bad + ["torn-tail: no newline"] * (raw[-1:] != b"\n")]
+    problems += [f"{name}: blob-mismatch: another content" for name, (at, size, of) in files.items() if at != size or of.hexdigest() != name]
+    problems += [] if chain.public and vouches(note, chain.origin, chain.public) else ["checkpoint-invalid: not signed by the ledger's key"]
+    told = {"bundle": "containment-ledger/bundle/v1", "files": len(files), "ledger": chain.ledger, "records": chain.records, "size": tree[0]}
+    problems += [] if told == header and not proof and not opening else [f"tail-truncated: the header says {header}, it should be {told}"]
+    print(f"{chain.records} records shown, {tree[0] - chain.records} withheld")
+    return chain
+
 def main(path):
     folder = os.path.join(path, "records") if os.path.isdir(path) else ""
     problems = ["records: segment-unexpected: expected a folder"] if folder and not stat.S_ISDIR(os.lstat(folder).st_mode) else []
@@ -100,7 +156,11 @@ def main(path):
             problems.append(f"{name}: segment-unexpected: expected {index:08}.jsonl, a regular file")
             continue
         before, last = chain.records, name == names[-1]
-        for number, line in enumerate(sys.stdin.buffer if path == "-" else open(os.path.join(folder, name), "rb"), 1):
+        lines = sys.stdin.buffer if path == "-" else open(os.path.join(folder, name), "rb")
+        if (first := lines.readline()).startswith(b'{"bundle":') and not folder:
+            chain = bundle(itertools.chain([first], lines), problems)
+            break
+        for number, line in enumerate(itertools.chain([first] if first else [], lines), 1):
             opening = line.startswith(b'{"open":')
             bad = ([] if opening else chain.step(line.removesuffix(b"\n"))) + (["torn-tail: no newline"] if line[-1:] != b"\n" else [])
             problems += [f"{name}:{number}: {problem}" for problem in bad]
@@ -112,7 +172,7 @@ def main(path):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("path", metavar="PATH", help="a ledger folder, a .jsonl file of its lines, or - for standard input")
+    parser.add_argument("path", metavar="PATH", help="a ledger folder, a bundle, a .jsonl file of its lines, or - for standard input")
     try:
         sys.exit(main(parser.parse_args().path))
     except OSError as error:

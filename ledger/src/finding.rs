@@ -101,6 +101,7 @@ codes! {
     RecoveryUnexplained "recovery-unexplained" Invalid "A recovery set aside something that it must not, or accepted a rollback.",
     ReferenceInvalid "reference-invalid" Invalid "A record refers to one that is not there, of another kind, or ended already.",
     VerdictMismatch "verdict-mismatch" Invalid "A stored verdict is not what the recorded facts give.",
+    MatrixMismatch "matrix-mismatch" Invalid "A matrix says something else than the recorded measurements give.",
     RecordKindUnknown "record-kind-unknown" Unproven "A record's kind needs a newer verify.",
     RecordVersionUnknown "record-version-unknown" Unproven "A record's version needs a newer verify.",
     TornTail "torn-tail" Unproven "The last line is not whole, as after a crash.",
@@ -112,6 +113,10 @@ codes! {
     OutputOverCap "output-over-cap" Disagreement "More output was kept than the declared cap.",
     UserDiffers "user-differs" Disagreement "The workload's user id, seen from outside, is not what was declared.",
     HostStale "host-stale" Disagreement "A start refers to a host record of another boot.",
+    FalseGuarantee "false-guarantee" Disagreement "A runtime declares a control, and an attack on it succeeded.",
+    DeclaredUnmeasured "declared-unmeasured" Disagreement "A runtime declares a control that none of its checks could measure.",
+    ReliesOnFalseGuarantee "relies-on-false-guarantee" Disagreement "A workload ran under a control that its own matrix shows to be a false guarantee.",
+    Regression "regression" Disagreement "A later measurement contains less than an earlier one.",
     ControlNotApplied "control-not-applied" Observation "A control that was asked for is honestly not declared.",
     ClockStep "clock-step" Observation "The wall clock went backwards between two records.",
     OpeningWithheld "opening-withheld" Observation "A record's sealed values are not shown.",
@@ -119,6 +124,8 @@ codes! {
     IdentityNotEstablished "identity-not-established" Observation "Nothing says whose key this is.",
     KeyReachable "key-reachable" Observation "A workload ran where it could have read the signing key.",
     Recovered "recovered" Observation "The ledger was recovered after a crash.",
+    UndeclaredEscape "undeclared-escape" Observation "An attack succeeded on a control that the runtime does not declare.",
+    SupersededFinding "superseded-finding" Observation "An older matrix showed a disagreement; a newer one has taken its place.",
     WriteInProgress "write-in-progress" Observation "A run is still going on.",
 }
 

@@ -46,6 +46,8 @@ use crate::bytes::hash::Hash;
 use crate::bytes::time::{Clock, Timestamp};
 use crate::facts::execution::{Execution, Start};
 use crate::facts::host::HostFacts;
+use crate::facts::matrix::Matrix;
+use crate::facts::measurement::ProbeRun;
 
 /// One record, without its envelope.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +77,10 @@ pub enum Body {
     Start(Box<Start>),
     /// A run ended.
     Execution(Box<Execution>),
+    /// A run of a probe ended.
+    Probe(Box<ProbeRun>),
+    /// What the runtimes of this host contain.
+    Matrix(Box<Matrix>),
     /// A signed remark by the operator.
     Note(Note),
     /// Another key takes over.
@@ -94,6 +100,8 @@ impl Body {
             Self::Host(_) => "host",
             Self::Start(_) => "start",
             Self::Execution(_) => "execution",
+            Self::Probe(_) => "probe",
+            Self::Matrix(_) => "matrix",
             Self::Note(_) => "note",
             Self::Key(_) => "key",
             Self::Recovery(_) => "recovery",
@@ -106,11 +114,30 @@ impl Body {
         match self {
             Self::Start(start) => start.controls.disorder(),
             Self::Execution(execution) => execution.result.disorder(),
+            Self::Probe(probe) => probe.disorder(),
+            Self::Matrix(matrix) => matrix.disorder(),
             Self::Recovery(recovery) => (!recovery.is_well_formed())
                 .then_some("fields that belong together are not together"),
             Self::Genesis(_) | Self::Host(_) | Self::Note(_) | Self::Key(_) | Self::Close(_) => {
                 None
             }
+        }
+    }
+
+    /// Sequence of the start record whose run this ends.
+    #[must_use]
+    pub fn ends(&self) -> Option<U53> {
+        match self {
+            Self::Execution(execution) => Some(execution.start),
+            Self::Probe(probe) => Some(probe.execution.start),
+            Self::Genesis(_)
+            | Self::Host(_)
+            | Self::Start(_)
+            | Self::Matrix(_)
+            | Self::Note(_)
+            | Self::Key(_)
+            | Self::Recovery(_)
+            | Self::Close(_) => None,
         }
     }
 
@@ -121,6 +148,8 @@ impl Body {
             "host" => serde_json::from_str(text).map(Self::Host),
             "start" => serde_json::from_str(text).map(Self::Start),
             "execution" => serde_json::from_str(text).map(Self::Execution),
+            "probe" => serde_json::from_str(text).map(Self::Probe),
+            "matrix" => serde_json::from_str(text).map(Self::Matrix),
             "note" => serde_json::from_str(text).map(Self::Note),
             "key" => serde_json::from_str(text).map(Self::Key),
             "recovery" => serde_json::from_str(text).map(Self::Recovery),
@@ -137,6 +166,8 @@ impl Serialize for Body {
             Self::Host(body) => body.serialize(serializer),
             Self::Start(body) => body.serialize(serializer),
             Self::Execution(body) => body.serialize(serializer),
+            Self::Probe(body) => body.serialize(serializer),
+            Self::Matrix(body) => body.serialize(serializer),
             Self::Note(body) => body.serialize(serializer),
             Self::Key(body) => body.serialize(serializer),
             Self::Recovery(body) => body.serialize(serializer),

@@ -7,11 +7,12 @@
 //! (`verify`, which never links this crate).
 //!
 //! A module uses only what stands to its left (a test reads the sources and holds that):
-//! `sys → host → mechanism → plan → init → runtime → run → cli`. `unsafe` lives in [`sys`] alone.
+//! `sys → host → mechanism → plan → init → runtime → run → measure → cli`. `unsafe` lives in [`sys`] alone.
 
 pub mod cli;
 pub mod host;
 pub mod init;
+pub mod measure;
 pub mod mechanism;
 pub mod plan;
 pub mod run;

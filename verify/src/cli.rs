@@ -3,6 +3,7 @@
 mod arguments;
 mod error;
 mod explain;
+mod matrix;
 mod output;
 mod threads;
 
@@ -95,14 +96,21 @@ fn run(cli: &Cli) -> Result<u8, VerifyError> {
     }
     match &cli.command {
         Some(Command::Explain { code }) => return explain(cli, code.as_deref()),
-        Some(Command::Matrix(_)) => return Err(VerifyError::Later("verify matrix".to_owned())),
-        Some(Command::Diff(_)) => return Err(VerifyError::Later("verify diff".to_owned())),
+        Some(Command::Matrix { ledgers }) => return matrix::matrix(cli, ledgers),
+        Some(Command::Diff { a, b }) => return matrix::diff(cli, a, b),
         Some(Command::Report(_)) => return Err(VerifyError::Later("verify report".to_owned())),
         None => {}
     }
     let [path] = cli.paths.as_slice() else {
         return Err(VerifyError::Paths(paths().collect()));
     };
+    let verification = verified(cli, path, false)?;
+    show(cli, &verification)?;
+    Ok(verification.exit_code)
+}
+
+/// Checks one ledger whole; with `matrices` what was measured comes along.
+fn verified(cli: &Cli, path: &Path, matrices: bool) -> Result<Verification, VerifyError> {
     if path.extension().is_some_and(|it| it == "tlog-proof") {
         return Err(VerifyError::Later("a .tlog-proof file".to_owned()));
     }
@@ -113,7 +121,7 @@ fn run(cli: &Cli) -> Result<u8, VerifyError> {
         )),
         None => None,
     };
-    let mut source = if path.as_path() == Path::new("-") {
+    let mut source = if path == Path::new("-") {
         Source::from_reader("-", Box::new(io::stdin()))
     } else {
         Source::open(path).map_err(VerifyError::not_opened)?
@@ -123,26 +131,25 @@ fn run(cli: &Cli) -> Result<u8, VerifyError> {
             .as_ref()
             .map(|(name, bytes)| Given { name, bytes }),
         require_checkpoint: cli.require_checkpoint,
+        matrices,
     };
     let threads = threads::within_limits(cli.threads());
-    let verification =
-        rules::verify_with(threads, &mut source, demands).map_err(VerifyError::Read)?;
-    show(cli, &verification)?;
-    Ok(verification.exit_code)
+    rules::verify_with(threads, &mut source, demands).map_err(VerifyError::Read)
 }
 
 fn show(cli: &Cli, verification: &Verification) -> Result<(), WriteResultError> {
     give(cli, |format, color| match format {
         Format::Json => Document::of(verification).to_json(),
-        Format::Human => Ok(human::write(
-            verification,
-            Style {
-                color,
-                all: cli.all,
-                quiet: cli.quiet,
-            },
-        )),
+        Format::Human => Ok(human::write(verification, style(cli, color))),
     })
+}
+
+const fn style(cli: &Cli, color: bool) -> Style {
+    Style {
+        color,
+        all: cli.all,
+        quiet: cli.quiet,
+    }
 }
 
 #[cfg(test)]

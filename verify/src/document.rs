@@ -1,5 +1,9 @@
 //! The result as one JSON document, also on failure (DESIGN.md §6).
 
+mod comparison;
+
+pub use comparison::ComparisonDocument;
+
 use ledger::file::walk::Assured;
 use ledger::finding::{Class, Code, Finding, Place};
 use ledger::record::Custody;
@@ -16,6 +20,9 @@ pub struct Document {
     exit_code: u8,
     ledger: Option<String>,
     records: u64,
+    /// Records of a bundle's ledger that it does not show; only for a bundle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    withheld: Option<u64>,
     head: Option<Head>,
     assurance: Assurance,
     checks: Vec<Check>,
@@ -112,6 +119,7 @@ impl Document {
             exit_code: verification.exit_code,
             ledger: verification.ledger.map(|id| id.to_string()),
             records: verification.records,
+            withheld: verification.extract.map(|extract| extract.withheld),
             head: verification.head.map(|(sequence, hash)| Head {
                 sequence,
                 hash: hash.to_string(),
@@ -154,6 +162,7 @@ impl Document {
             exit_code,
             ledger: None,
             records: 0,
+            withheld: None,
             head: None,
             assurance: Assurance {
                 integrity: Status { status: nothing },

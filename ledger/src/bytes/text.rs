@@ -22,6 +22,23 @@ pub fn clean_lines(text: &str) -> String {
     lines.join("\n")
 }
 
+/// As [`clean`], for a JSON text: what is written out becomes an escape of JSON, so that the text says the same to
+/// every reader. Such characters stand in its strings alone.
+#[must_use]
+pub fn clean_json(json: &str) -> String {
+    let mut clean = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c.is_control() || is_unseen(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                clean.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            clean.push(c);
+        }
+    }
+    clean
+}
+
 /// At most `most` characters of a stranger's text, [`clean`]: of a longer one its beginning and its end.
 #[must_use]
 pub fn excerpt(text: &str, most: usize) -> String {
@@ -69,6 +86,15 @@ mod tests {
         assert_eq!(excerpt("a\u{1b}", 2), "a\\u{1b}");
         assert_eq!(excerpt(&"x".repeat(100_000), 300).chars().count(), 300);
         assert_eq!(excerpt("abc", 0), "\u{2026}");
+    }
+
+    #[test]
+    fn a_cleaned_json_text_says_the_same() {
+        let value = "a\u{202e}\u{e0001}\u{9b} \u{e9}\n\"";
+        let json = serde_json::to_string(value).unwrap();
+        let cleaned = clean_json(&json);
+        assert_eq!(clean(&cleaned), cleaned);
+        assert_eq!(serde_json::from_str::<String>(&cleaned).unwrap(), value);
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct Chain {
     standby: Option<KeyId>,
     closed_at: Option<u64>,
     lines: u64,
+    /// Records may be left out between those that are shown.
+    sparse: bool,
 }
 
 /// Whether a line counts as part of the ledger.
@@ -82,6 +84,28 @@ impl Chain {
         Self::default()
     }
 
+    /// As [`Self::new`], of records of which some are left out: those that are shown stand in their order, and that
+    /// each stands at its place is shown otherwise ([`Self::step_proven`]).
+    #[must_use]
+    pub fn with_gaps() -> Self {
+        Self {
+            sparse: true,
+            ..Self::default()
+        }
+    }
+
+    /// The chain as it was directly before a record that has been shown to stand at its place: without gaps, what may
+    /// follow it is that record alone.
+    #[must_use]
+    pub fn just_before(&self, head: &Head) -> Self {
+        Self {
+            next: head.sequence,
+            head: Some(head.previous),
+            sparse: false,
+            ..self.clone()
+        }
+    }
+
     /// A chain that continues where an earlier walk ended.
     #[must_use]
     pub fn resume(
@@ -102,6 +126,7 @@ impl Chain {
             standby,
             closed_at,
             lines: size,
+            sparse: false,
         }
     }
 
@@ -184,6 +209,19 @@ impl Chain {
         checked: Option<&Checked>,
         report: &mut dyn FnMut(Finding),
     ) -> Standing {
+        self.step_proven(parsed, bytes, checked, None, report)
+    }
+
+    /// As [`Self::step_checked`], for a line of which it was looked at elsewhere whether it stands at its place;
+    /// `unproven` is what is wrong with that.
+    pub fn step_proven(
+        &mut self,
+        parsed: &ParsedLine,
+        bytes: &[u8],
+        checked: Option<&Checked>,
+        unproven: Option<Finding>,
+        report: &mut dyn FnMut(Finding),
+    ) -> Standing {
         let sequence = parsed.head.as_ref().map_or(self.next, |head| head.sequence);
         let mut refused = false;
         let mut say = |finding: Finding| {
@@ -194,6 +232,9 @@ impl Chain {
             problems
                 .iter()
                 .for_each(|problem| say(form_finding(problem)));
+        }
+        if let Some(problem) = unproven {
+            say(problem);
         }
         if self.closed_at.is_some() {
             say(Finding::new(
@@ -290,14 +331,20 @@ impl Chain {
     }
 
     fn check_links(&self, head: &Head, say: &mut dyn FnMut(Finding)) {
-        if head.sequence != self.next {
+        // The first record is never left out.
+        let left_out = self.sparse && self.lines > 0 && head.sequence > self.next;
+        if head.sequence != self.next && !left_out {
             say(Finding::new(
                 Code::ChainSequenceGap,
-                "the record's number is not the next one",
+                if self.sparse {
+                    "the record is shown twice, or out of order"
+                } else {
+                    "the record's number is not the next one"
+                },
             )
             .versus(self.next, head.sequence));
         }
-        if head.previous != self.head() {
+        if head.previous != self.head() && !left_out {
             say(Finding::new(
                 Code::ChainPreviousMismatch,
                 "the record does not link to the one before it",
@@ -454,7 +501,7 @@ fn unread(code: Code, what: &str, found: impl std::fmt::Display) -> Finding {
     .help("install a newer verify and check again")
 }
 
-fn form_finding(problem: &LineProblem) -> Finding {
+pub(in crate::file) fn form_finding(problem: &LineProblem) -> Finding {
     let code = match problem {
         LineProblem::TooLarge(_) => Code::RecordTooLarge,
         LineProblem::NotCanonical(_) => Code::RecordNotCanonical,

@@ -1,5 +1,6 @@
 //! Ledgers as files: what a reader is given, what a writer keeps.
 
+pub mod bundle;
 pub mod chain;
 pub mod durable;
 pub mod kill;

@@ -1,4 +1,4 @@
-//! What a reader is given: the lines of a ledger folder, of one `.jsonl` file, or of a stream.
+//! What a reader is given: the lines of a ledger folder, of a bundle, of one `.jsonl` file, or of a stream.
 //!
 //! A live ledger is not tampering (TRUST.md §6): the stored checkpoint is copied, the lengths of the
 //! segments and the runs that are alive are noted under the shared lock, and nothing past those lengths is
@@ -24,6 +24,7 @@ pub(in crate::file) use attachments::hash_of;
 pub use attachments::{Attachments, BlobState, RunState, TornFile};
 pub use lines::{Line, Lines, LongLine};
 
+use crate::file::bundle;
 use crate::file::store::NAMES;
 use crate::finding::{Code, Finding, Place};
 use lines::{Input, Segment};
@@ -74,12 +75,18 @@ pub struct Source {
     pub checkpoint: Option<Vec<u8>>,
     /// Blobs, torn files and run locks.
     pub attachments: Attachments,
-    /// What is wrong with the folder itself.
+    /// What is wrong with the folder or the bundle itself.
     pub findings: Vec<Finding>,
+    /// What a bundle says of itself; absent for anything else.
+    pub bundle: Option<BundleHead>,
 }
 
+/// The first line of a bundle; nothing where it could not be read.
+#[derive(Clone, Debug)]
+pub struct BundleHead(pub(in crate::file) Option<bundle::Header>);
+
 impl Source {
-    /// Opens a ledger folder, or any other file as lines.
+    /// Opens a ledger folder, a bundle (told by its first line), or any other file as lines.
     ///
     /// # Errors
     /// Nothing there, a folder that is no ledger, or something that cannot be read.
@@ -106,20 +113,38 @@ impl Source {
             return Self::open_folder(path, file.into());
         }
         let length = metadata.is_file().then_some(metadata.len());
-        Ok(Self::from_reader(
+        let again = match length {
+            Some(_) => Some(file.try_clone().map_err(|error| at("open", error))?),
+            None => None,
+        };
+        Ok(Self::of_lines(
             &path.display().to_string(),
             Box::new(file.take(length.unwrap_or(u64::MAX))),
+            again.map(|file| (file, path.to_owned())),
         ))
     }
 
-    /// The lines of a stream; `name` stands in the places of findings.
+    /// The lines of a stream; `name` stands in the places of findings. The files in a bundle that comes so are held against
+    /// their names as they pass, and are not there for the records.
     #[must_use]
     pub fn from_reader(name: &str, reader: Box<dyn Read + Send>) -> Self {
+        Self::of_lines(name, reader, None)
+    }
+
+    fn of_lines(name: &str, reader: Box<dyn Read + Send>, again: Option<(File, PathBuf)>) -> Self {
+        let mut lines = Lines::of_stream(name, reader);
+        if lines
+            .peek()
+            .is_some_and(|first| first.bytes.starts_with(bundle::PREFIX))
+        {
+            return bundle::begin(lines, again);
+        }
         Self {
-            lines: Lines::of_stream(name, reader),
+            lines,
             checkpoint: None,
             attachments: Attachments::none(),
             findings: Vec::new(),
+            bundle: None,
         }
     }
 
@@ -194,6 +219,7 @@ impl Source {
             checkpoint,
             attachments: Attachments::of(folder, runs),
             findings,
+            bundle: None,
         })
     }
 }

@@ -16,6 +16,7 @@ mod acknowledged;
 mod append;
 mod begin;
 mod blobs;
+mod covered;
 mod describe;
 mod error;
 mod heads;
@@ -33,6 +34,8 @@ use std::path::PathBuf;
 pub use acknowledged::{Difference, StoredCheckpointError};
 pub use append::{AppendError, Appended, Durability, RenewError};
 pub use blobs::{BlobError, BlobWriter};
+pub(in crate::file) use covered::Covered;
+pub use covered::CoveredError;
 pub use describe::{Description, describe};
 pub use error::{FindError, OpenLedgerError};
 pub use heads::WriteHeadsError;
@@ -122,6 +125,25 @@ impl From<FileError> for CloseError {
     }
 }
 
+/// Why the checkpoint could not be put on the disk.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub enum SyncCheckpointError {
+    /// Nothing can be signed, or the records are not to be read.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Append(#[from] AppendError),
+    /// It was not written, or not what follows from it.
+    #[error(transparent)]
+    #[diagnostic(code(ledger::checkpoint::renew))]
+    Renew(#[from] RenewError),
+}
+
+impl From<FileError> for SyncCheckpointError {
+    fn from(error: FileError) -> Self {
+        Self::Append(error.into())
+    }
+}
+
 impl Store {
     /// The ledger's id.
     #[must_use]
@@ -151,6 +173,12 @@ impl Store {
     #[must_use]
     pub fn key_file(&self) -> Option<&std::path::Path> {
         self.key_file.as_deref()
+    }
+
+    /// Whether nothing may follow any more.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.state.chain.closed_at().is_some()
     }
 
     /// How many records this value has seen.
@@ -297,19 +325,20 @@ impl Store {
             Body::Genesis(_) | Body::Key(_) | Body::Recovery(_) | Body::Close(_) => {
                 return Err(AppendError::Kind(body.kind()));
             }
-            Body::Host(_) | Body::Start(_) | Body::Execution(_) | Body::Note(_) => {}
+            Body::Host(_)
+            | Body::Start(_)
+            | Body::Execution(_)
+            | Body::Probe(_)
+            | Body::Matrix(_)
+            | Body::Note(_) => {}
         }
         self.locked(|store| {
             store.catch_up(stamp)?;
             // Whoever took the run for dead closed it: a second end would make the ledger invalid for good.
-            if let Body::Execution(ended) = &body
-                && !store
-                    .state
-                    .open
-                    .iter()
-                    .any(|open| open.sequence == ended.start)
+            if let Some(ended) = body.ends()
+                && !store.state.open.iter().any(|open| open.sequence == ended)
             {
-                return Err(AppendError::Ended(ended.start));
+                return Err(AppendError::Ended(ended));
             }
             store.write_record(body, opened, stamp, durability)
         })
@@ -333,6 +362,24 @@ impl Store {
             let appended = store.write_record(body, None, stamp, Durability::Durable)?;
             store.renew(durable::Durability::Synced)?;
             Ok(appended)
+        })
+    }
+
+    /// Puts the checkpoint of all records on the disk, for what leaves the machine (TRUST.md §5).
+    ///
+    /// # Errors
+    /// It could not be: another process changed the key, or the system refuses.
+    pub fn sync_checkpoint(&mut self, stamp: &Stamp) -> Result<(), SyncCheckpointError> {
+        self.locked(|store| {
+            store.catch_up(stamp)?;
+            if store.state.chain.closed_at().is_some() {
+                store.cover_close()?;
+                return Ok(());
+            }
+            store.may_sign()?;
+            store.settle()?;
+            store.renew(durable::Durability::Synced)?;
+            Ok(())
         })
     }
 

@@ -10,10 +10,14 @@
 //! ```
 //!
 //! What can be said of a line alone (nearly all the work) may be done by several threads; everything else is
-//! done in the order of the lines, so that the result is the same for any number of them. Memory stays flat:
+//! done in the order of the lines, so that the result is the same for any number of them.
+//!
+//! Records of a bundle need not be contiguous: what shows that one stands at its place is its proof under the bundle's
+//! checkpoint, and without it nothing is `Verified`. Memory stays flat:
 //! some batches of lines, the frontier of the tree, the keys, and at most 1,000 findings of each code.
 
 mod checkpoints;
+mod extract;
 mod findings;
 mod openings;
 mod read;
@@ -25,16 +29,19 @@ use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
 pub use checkpoints::{Assured, CompleteBy, Completeness, Given};
+pub use extract::Extract;
 pub use findings::{Findings, KEPT_PER_CODE};
 
 use crate::bytes::hash::Hash;
 use crate::bytes::key::PublicKey;
-use crate::file::chain::{Chain, Checked, Standing};
+use crate::file::bundle::Proof;
+use crate::file::chain::{Chain, Checked, Standing, form_finding};
 use crate::file::source::{Attachments, Line, Lines, ReadError, Source};
 use crate::finding::{Code, Finding, Place};
 use crate::proof::tree::Frontier;
 use crate::record::{Body, Content, LineProblem, Opening, ParsedLine, Record};
 use checkpoints::Checkpoints;
+use extract::Proofs;
 use openings::{Openings, Pending};
 use read::{Batch, BatchSize, Read, gather};
 use recoveries::Recoveries;
@@ -119,8 +126,10 @@ pub struct Tally {
 pub struct Walked {
     /// Ids, keys and head.
     pub chain: Chain,
-    /// Root of the tree over all record lines.
+    /// Root of the tree over all record lines; where some are left out, what the bundle's checkpoint says.
     pub root: Hash,
+    /// How much of its ledger a bundle shows; absent for anything else.
+    pub extract: Option<Extract>,
     /// How far the ledger is known to be whole.
     pub completeness: Completeness,
     /// How much was looked at.
@@ -170,10 +179,20 @@ fn walk_by(
         .findings
         .drain(..)
         .for_each(|finding| findings.push(finding));
+    let checkpoints = Checkpoints::new(source.checkpoint.as_deref(), given);
+    let proofs = source
+        .bundle
+        .as_ref()
+        .map(|head| Proofs::new(head.0.clone(), checkpoints.stored()));
     let mut walk = Walk {
-        chain: Chain::new(),
+        chain: if proofs.is_some() {
+            Chain::with_gaps()
+        } else {
+            Chain::new()
+        },
         tree: Frontier::new(),
-        checkpoints: Checkpoints::new(source.checkpoint.as_deref(), given),
+        checkpoints,
+        proofs,
         openings: Openings::default(),
         recoveries: Recoveries::default(),
         tally: Tally::default(),
@@ -205,6 +224,8 @@ struct Walk<'a> {
     chain: Chain,
     tree: Frontier,
     checkpoints: Checkpoints<'a>,
+    /// Only for a bundle.
+    proofs: Option<Proofs>,
     openings: Openings,
     recoveries: Recoveries,
     tally: Tally,
@@ -254,11 +275,32 @@ impl Walk<'_> {
                 checked,
             } => self.record_line(&line, *parsed, checked.as_deref())?,
             Read::Opening { line, read } => self.openings.take(&line, *read, &mut self.findings),
+            Read::Proof { line, read } => match read {
+                Ok(proof) => self.proofs_take(proof, line.place()),
+                Err(problem) => self
+                    .findings
+                    .push(form_finding(&problem).in_place(line.place())),
+            },
             Read::Torn(line) => self.torn = Some(line),
             Read::Finding(finding) => self.findings.push(finding),
             Read::Failed(error) => return Err(error),
         }
         Ok(())
+    }
+
+    fn proofs_take(&mut self, proof: Proof, place: Place) {
+        if self.openings.is_pending() {
+            self.findings.push(
+                Finding::new(
+                    Code::RecordMalformed,
+                    "a proof stands between an opening and its record",
+                )
+                .in_place(place.clone()),
+            );
+        }
+        if let Some(proofs) = &mut self.proofs {
+            proofs.take(proof, place, &mut self.findings);
+        }
     }
 
     fn record_line(
@@ -272,14 +314,28 @@ impl Walk<'_> {
             .as_ref()
             .map_or(self.chain.next(), |head| head.sequence);
         let place = line.place();
-        let before = is_recovery(&parsed).then(|| self.chain.clone());
+        let before = is_recovery(&parsed).then(|| match (&self.proofs, &parsed.head) {
+            (Some(_), Some(head)) => self.chain.just_before(head),
+            _ => self.chain.clone(),
+        });
+        let unproven = match &mut self.proofs {
+            Some(proofs) => proofs.unproven(&parsed),
+            None => None,
+        };
         let findings = &mut self.findings;
         let mut report = |finding: Finding| findings.push(finding.in_place(place.clone()));
         let standing = self
             .chain
-            .step_checked(&parsed, &line.bytes, checked, &mut report);
-        self.tree.push(parsed.hash);
-        self.checkpoints.at(&self.tree);
+            .step_proven(&parsed, &line.bytes, checked, unproven, &mut report);
+        // With a gap in it there is no tree.
+        let gap = self
+            .proofs
+            .as_mut()
+            .is_some_and(|proofs| proofs.gap(sequence));
+        if !gap {
+            self.tree.push(parsed.hash);
+            self.checkpoints.at(&self.tree);
+        }
         self.tally.records += 1;
         let pending: Option<Pending> = self.openings.pending();
         let (Standing::Verified, Ok(Content::Record(record))) = (standing, parsed.content) else {
@@ -343,7 +399,13 @@ impl Walk<'_> {
     }
 
     fn finish(mut self) -> Walked {
-        let outcome = self.checkpoints.judge(&self.chain, &mut self.findings);
+        let extract = self
+            .proofs
+            .take()
+            .map(|proofs| proofs.finish(&self.chain, &mut self.findings));
+        let outcome = self
+            .checkpoints
+            .judge(&self.chain, extract.as_ref(), &mut self.findings);
         self.recoveries
             .finish(&outcome.contradicted, &mut self.findings);
         self.tally.openings = self.openings.checked;
@@ -352,7 +414,11 @@ impl Walk<'_> {
         self.tally.recoveries_not_checked = self.recoveries.not_checked;
         self.openings.finish(&mut self.findings);
         Walked {
-            root: self.tree.root(),
+            root: match (&extract, outcome.stored_root) {
+                (Some(extract), Some(root)) if extract.withheld > 0 => root,
+                _ => self.tree.root(),
+            },
+            extract,
             chain: self.chain,
             completeness: outcome.completeness,
             tally: self.tally,

@@ -281,6 +281,8 @@ impl Body {
             "host" => of(json, Self::Host),
             "start" => of(json, Self::Start),
             "execution" => of(json, Self::Execution),
+            "probe" => of(json, Self::Probe),
+            "matrix" => of(json, Self::Matrix),
             "note" => of(json, Self::Note),
             "key" => of(json, Self::Key),
             "recovery" => of(json, Self::Recovery),

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+mod bundle;
+mod bundle_vectors;
 mod kills;
 mod large;
 mod live;

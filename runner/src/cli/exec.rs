@@ -9,15 +9,17 @@ use clap::{ArgAction, Args};
 use ledger::facts::control::Control;
 use ledger::facts::execution::{NotExecuted, Outcome, Verdict};
 use ledger::facts::policy::{
-    ApplyChangesError, Bind, CATALOGUE, Catalogued, Changes, DEFAULT_POLICY, HostPort, NetworkMode,
-    Policy, ReadPolicyError, UnknownPolicy, units,
+    ApplyChangesError, Bind, Changes, DEFAULT_POLICY, HostPort, NetworkMode, Policy,
+    ReadPolicyError, UnknownPolicy, units,
 };
 
+use super::choose::{choose_runtime, load_policy, native_is_allowed};
 use super::events::{Events, OpenEventsError};
 use super::status::status;
 use super::{FAILED, Global, ledger as ledgers, report};
 use crate::plan::{Input, Job, Reason, Runtime, Secret};
 use crate::run::{Event, Finished, Ledger, Observer, Request, Stdin, execute};
+use crate::runtime::template::ReadTemplateError;
 
 /// Exit statuses, for `exec --help`.
 const STATUSES: &str = "Exit status: the workload's own; 124 deadline; 125 the runner failed, pid 1 of the sandbox was killed, or the \
@@ -38,8 +40,8 @@ pub(super) struct ExecArgs {
     /// A policy of the catalogue, or a file
     #[arg(short = 'P', long, value_name = "NAME|FILE", default_value = DEFAULT_POLICY)]
     pub(super) policy: String,
-    /// What isolates: auto, embedded or native
-    #[arg(long, value_name = "RUNTIME", default_value = "auto")]
+    /// What isolates: auto, embedded, native, or a template, named by its file
+    #[arg(long, value_name = "RUNTIME|FILE", default_value = "auto")]
     pub(super) runtime: String,
     /// Show a file or folder read-only
     #[arg(long, value_name = "SRC[:DST]", action = ArgAction::Append)]
@@ -96,7 +98,7 @@ pub(super) struct ExecArgs {
     /// Record arguments and output as they are, instead of sealed
     #[arg(long)]
     clear: bool,
-    /// Allow the native runtime, which isolates nothing
+    /// Allow the native runtime and templates, which isolate nothing by themselves
     #[arg(long)]
     allow_native: bool,
     /// Write events as JSON lines to a descriptor or file
@@ -162,6 +164,17 @@ pub(super) enum ExecError {
         help("say --allow-native, or set RUNNER_ALLOW_NATIVE=1, if that is meant")
     )]
     Native,
+    /// Not without being told.
+    #[error("a runtime template isolates nothing by itself: its command runs as the caller")]
+    #[diagnostic(
+        code(runner::exec::template),
+        help("say --allow-native, or set RUNNER_ALLOW_NATIVE=1, if that is meant")
+    )]
+    NotAllowed,
+    /// No runtime template.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Template(#[from] ReadTemplateError),
     /// The events cannot be written.
     #[error(transparent)]
     #[diagnostic(code(runner::exec::events))]
@@ -176,7 +189,7 @@ impl ExecArgs {
             value: value.to_owned(),
             why,
         };
-        let policy = load(&self.policy)?;
+        let policy = load_policy(&self.policy)?;
         let binds = |flag: &'static str, list: &[String]| -> Result<Vec<Bind>, ExecError> {
             list.iter()
                 .map(|text| bind(text).map_err(|why| wrong(flag, text, why)))
@@ -250,50 +263,32 @@ impl ExecArgs {
             input: Input::Callers,
             caller_environment: std::env::vars_os().collect(),
             evidence,
+            ablate: self.ablate()?,
+            caller_terminal: None,
         })
     }
 
-    /// The runtime that is meant, and why when it was chosen.
+    /// The control that the tests' switch leaves out.
+    fn ablate(&self) -> Result<Option<Control>, ExecError> {
+        let read = |name: String| {
+            name.parse::<Control>().map_err(|error| ExecError::Value {
+                flag: "ablate",
+                value: name,
+                why: error.to_string(),
+            })
+        };
+        crate::sys::fault::left_out().map(read).transpose()
+    }
+
+    /// The runtime that is meant.
     pub(super) fn runtime(&self) -> Result<Box<dyn Runtime>, ExecError> {
         let named = if self.runtime == "auto" {
             "embedded"
         } else {
             self.runtime.as_str()
         };
-        if named == "native" && !self.native_allowed() {
-            return Err(ExecError::Native);
-        }
-        if let Some(runtime) = crate::runtime::all()
-            .into_iter()
-            .find(|runtime| runtime.id() == named)
-        {
-            return Ok(runtime);
-        }
-        let later = crate::runtime::LATER.iter().find(|(id, _)| *id == named);
-        Err(ExecError::Runtime(match later {
-            Some((id, needs)) => format!("--runtime {id} {needs}"),
-            None => format!("there is no runtime {named:?}"),
-        }))
+        choose_runtime(named, self.allow_native || native_is_allowed())
     }
-
-    fn native_allowed(&self) -> bool {
-        self.allow_native
-            || std::env::var_os("RUNNER_ALLOW_NATIVE").is_some_and(|value| value == "1")
-    }
-}
-
-/// A policy by name or file.
-fn load(name: &str) -> Result<Policy, ExecError> {
-    if name.contains('/') || name.ends_with(".json") {
-        let path = PathBuf::from(name);
-        let text = std::fs::read(&path).map_err(|source| ExecError::PolicyFile {
-            path: path.clone(),
-            source,
-        })?;
-        return Ok(Policy::parse(name, &text)?);
-    }
-    debug_assert!(!CATALOGUE.is_empty());
-    Ok(Catalogued::find(name)?.policy()?)
 }
 
 /// `SRC[:DST]` with SRC made absolute.
@@ -387,6 +382,7 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
         now: &now,
         clear: args.clear,
         stdin,
+        measure: None,
     };
     let mut watcher = Watcher {
         quiet: global.quiet,

@@ -88,6 +88,11 @@ pub(super) fn folder(global: &Global) -> Result<PathBuf, LedgerError> {
     }
 }
 
+/// The folder of state that is no evidence.
+pub(super) fn state_folder() -> Result<PathBuf, LedgerError> {
+    base("XDG_STATE_HOME", ".local/state", "probes")
+}
+
 /// The folder of private keys.
 pub(super) fn key_folder() -> Result<PathBuf, LedgerError> {
     Ok(base("XDG_DATA_HOME", ".local/share", "keys")?.join("keys"))

@@ -1,9 +1,14 @@
 //! `runner runtimes` and `runner policies`.
 
+use std::path::PathBuf;
+
 use clap::Args;
+use ledger::facts::control::Control;
 use ledger::facts::policy::{CATALOGUE, Catalogued};
 
-use super::{FAILED, Global, NEGATIVE, report};
+use super::{FAILED, Global, NEGATIVE, USAGE, report};
+use crate::plan::Runtime as _;
+use crate::runtime::template::Template;
 
 /// What `policies` takes.
 #[derive(Debug, Args)]
@@ -12,16 +17,43 @@ pub(super) struct PoliciesArgs {
     name: Option<String>,
 }
 
-pub(super) fn runtimes(global: &Global) -> u8 {
+/// What `runtimes` takes.
+#[derive(Debug, Args)]
+pub(super) struct RuntimesArgs {
+    /// Runtime templates to show as well
+    #[arg(value_name = "FILE")]
+    templates: Vec<PathBuf>,
+}
+
+pub(super) fn runtimes(global: &Global, args: &RuntimesArgs) -> u8 {
+    let mut templates = Vec::new();
+    for path in &args.templates {
+        match Template::load(path) {
+            Ok(template) => templates.push(template),
+            Err(error) => {
+                report::diagnostic(error);
+                return USAGE;
+            }
+        }
+    }
     let all = crate::runtime::all();
     if global.is_json() {
         let here = all.iter().map(|runtime| {
             serde_json::json!({ "id": runtime.id(), "version": runtime.version(), "available": true, "isolates": runtime.id() != "native" })
         });
+        let described = templates.iter().map(|template| {
+            serde_json::json!({
+                "id": template.id(),
+                "version": template.version(),
+                "available": true,
+                "isolates": false,
+                "declares": template.declares().collect::<Vec<_>>(),
+            })
+        });
         let later = crate::runtime::LATER.iter().map(
             |(id, needs)| serde_json::json!({ "id": id, "available": false, "reason": needs }),
         );
-        report::print_json(&here.chain(later).collect::<Vec<_>>());
+        report::print_json(&here.chain(described).chain(later).collect::<Vec<_>>());
         return 0;
     }
     let mut text = String::new();
@@ -34,6 +66,19 @@ pub(super) fn runtimes(global: &Global) -> u8 {
             "{:<10} {:<8} {what}\n",
             runtime.id(),
             runtime.version()
+        ));
+    }
+    for template in &templates {
+        let declared: Vec<&str> = template.declares().map(Control::as_str).collect();
+        let declared = if declared.is_empty() {
+            "nothing".to_owned()
+        } else {
+            declared.join(", ")
+        };
+        text.push_str(&format!(
+            "{:<10} {:<8} a template; needs --allow-native; says that it controls {declared}\n",
+            template.id(),
+            template.version()
         ));
     }
     for (id, needs) in crate::runtime::LATER {

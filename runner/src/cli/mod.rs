@@ -2,6 +2,8 @@
 //!
 //! Machine output goes to stdout, prose and progress to stderr. Exit codes are those of DESIGN.md §6.
 
+mod bundle;
+mod choose;
 mod close;
 mod completions;
 mod doctor;
@@ -10,6 +12,7 @@ mod exec;
 mod key;
 mod ledger;
 mod listing;
+mod matrix;
 mod note;
 mod plan;
 mod report;
@@ -93,7 +96,7 @@ enum Command {
     /// Say what this host allows, found by trying
     Doctor,
     /// List the runtimes
-    Runtimes,
+    Runtimes(listing::RuntimesArgs),
     /// List the policies of the catalogue, or show one
     Policies(listing::PoliciesArgs),
     /// Check policy files
@@ -102,24 +105,23 @@ enum Command {
     Note(note::NoteArgs),
     /// Make or show keys
     Key(key::KeyArgs),
+    /// Write records of the ledger, and what they rest on, into one file for somebody else
+    Bundle(bundle::BundleArgs),
     /// Close the ledger: nothing may follow
     Close(close::CloseArgs),
     /// Write a completion script for a shell
     Completions(completions::CompletionsArgs),
     /// Write man pages into a folder
     Man(completions::ManArgs),
-    /// Needs probes, which this version does not have
-    #[command(hide = true, alias = "escape")]
-    Matrix(Later),
+    /// Measure what the runtimes of this host really contain, by attacking them
+    #[command(alias = "escape")]
+    Matrix(matrix::MatrixArgs),
     /// Needs checkpoints that leave the machine, which this version does not have
     #[command(hide = true)]
     Checkpoint(Later),
     /// Needs inclusion proofs, which this version does not have
     #[command(hide = true)]
     Prove(Later),
-    /// Needs bundles, which this version does not have
-    #[command(hide = true)]
-    Bundle(Later),
     /// Needs redaction, which this version does not have
     #[command(hide = true)]
     Redact(Later),
@@ -202,18 +204,18 @@ fn run(cli: Cli) -> u8 {
         Command::Exec(args) => exec::run(&global, *args),
         Command::Plan(args) => plan::run(&global, *args),
         Command::Doctor => doctor::run(&global),
-        Command::Runtimes => listing::runtimes(&global),
+        Command::Runtimes(args) => listing::runtimes(&global, &args),
         Command::Policies(args) => listing::policies(&global, &args),
         Command::Validate(args) => validate::run(&global, &args),
         Command::Note(args) => note::run(&global, args),
         Command::Key(args) => key::run(&global, args),
+        Command::Bundle(args) => bundle::run(&global, &args),
         Command::Close(args) => close::run(&global, args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => completions::man(&args),
-        Command::Matrix(later) => needs("matrix", "probes", &later),
+        Command::Matrix(args) => matrix::run(&global, &args),
         Command::Checkpoint(later) => needs("checkpoint", "witnesses", &later),
         Command::Prove(later) => needs("prove", "inclusion proofs", &later),
-        Command::Bundle(later) => needs("bundle", "bundles", &later),
         Command::Redact(later) => needs("redact", "redaction", &later),
         Command::Service(later) => needs("service", "services", &later),
     }

@@ -69,7 +69,7 @@ fn print_json(plan: &Plan, runtime: &dyn Runtime, would: &Would) {
             serde_json::json!({
                 "control": control,
                 "asked": asked(plan, *control),
-                "mechanism": intent.map(|intent| intent.mechanism),
+                "mechanism": intent.map(|intent| &intent.mechanism),
                 "value": intent.and_then(|intent| intent.value.as_deref()),
                 "backup": intent.and_then(|intent| intent.backup),
                 "reason": plan.cannot.get(control).map(ToString::to_string),
@@ -140,6 +140,7 @@ fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: bool, would: &Would) {
         Shape::HostReadOnly => text.push_str(
             "files: the host's tree read-only, secrets covered, empty /workspace and /tmp\n",
         ),
+        Shape::Host => text.push_str("files: the host's tree as it is\n"),
         Shape::Custom(folder) => {
             text.push_str(&format!("files: {} as root, read-only\n", folder.display()))
         }

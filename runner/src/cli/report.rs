@@ -46,6 +46,16 @@ fn paint(code: &str, text: &str) -> String {
     }
 }
 
+/// Text for standard output, coloured where that is a terminal or colour is asked for.
+pub(super) fn paint_stdout(code: &str, text: &str) -> String {
+    let forced = !std::io::stderr().is_terminal();
+    if std::io::stdout().is_terminal() || (forced && COLOR.load(Ordering::Relaxed)) {
+        paint(code, text)
+    } else {
+        text.to_owned()
+    }
+}
+
 /// A line about something that went wrong.
 pub(super) fn error_line(text: &str) {
     line(&format!(

@@ -53,6 +53,9 @@ fn serve(control: &UnixStream) -> i32 {
     if wire::receive_planted(control, spec.planted).is_err() {
         return FAILED;
     }
+    if spec.caller_terminal && take_caller_terminal(control).is_err() {
+        return FAILED;
+    }
     fault::set(spec.fault.clone());
     if !spec.owns_tree && nix::sys::prctl::set_child_subreaper(true).is_err() {
         return FAILED;
@@ -138,6 +141,14 @@ fn serve(control: &UnixStream) -> i32 {
     status
 }
 
+/// Begins a session with the terminal that comes.
+fn take_caller_terminal(control: &UnixStream) -> Result<(), wire::WireError> {
+    let terminal = wire::receive_descriptor(control)?;
+    nix::unistd::setsid().map_err(io::Error::from)?;
+    terminal::make_controlling(terminal.as_fd())?;
+    Ok(())
+}
+
 /// Everything but the workload. The first thing without which there is no sandbox ends it.
 fn build(
     spec: &Spec,
@@ -188,6 +199,8 @@ fn build(
     };
     if spec.give_up_privilege {
         identity::give_up_privilege(outcomes);
+    } else if spec.identity.is_some() {
+        identity::keep_privilege(outcomes);
     }
     Ok(own_terminal)
 }
@@ -289,7 +302,7 @@ fn count_others() -> Option<u32> {
 /// Without a pid namespace nobody else ends the tree: orphans come to this process, which kills and reaps until
 /// there are none.
 fn end_tree(spec: &Spec) {
-    if spec.owns_tree {
+    if spec.owns_tree || spec.leaves_tree {
         return;
     }
     let own = std::process::id().cast_signed();

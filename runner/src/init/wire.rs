@@ -58,6 +58,12 @@ pub struct Spec {
     pub deny_user_namespaces: bool,
     /// Give every capability up.
     pub give_up_privilege: bool,
+    /// A session of its own; else a process group in the caller's.
+    pub session: bool,
+    /// A session keyring of its own.
+    pub session_keyring: bool,
+    /// Close every descriptor but the standard streams.
+    pub close_descriptors: bool,
     /// Limit on open files of each process.
     pub open_files: Option<u64>,
     /// Filters that every workload has.
@@ -70,6 +76,10 @@ pub struct Spec {
     pub terminal: bool,
     /// Pid 1 of a pid namespace: its end ends the tree. Else it reaps and kills its descendants itself.
     pub owns_tree: bool,
+    /// A terminal follows the planted descriptors, to be pid 1's controlling one.
+    pub caller_terminal: bool,
+    /// Leave alone what the workload started, when it ends: for a measurement that must show what ending it is good for.
+    pub leaves_tree: bool,
     /// Descriptors that follow, each by itself.
     pub planted: u32,
     /// What to run; absent for a trial that stops at the report.

@@ -351,12 +351,24 @@ fn apply(spec: &Spec, own_terminal: Option<&OwnTerminal>, outcomes: &mut Outcome
         "oom-score",
         score.map_err(|error| Failure::call("raise the OOM score", &error)),
     );
-    let session = identity::new_session().map_err(|error| Failure::call("begin a session", &error));
-    outcomes.note("new-session", session);
+    if spec.session {
+        let session =
+            identity::new_session().map_err(|error| Failure::call("begin a session", &error));
+        outcomes.note("new-session", session);
+    } else {
+        // Signals that are passed on go to a group.
+        let own = nix::unistd::Pid::from_raw(0);
+        let group = nix::unistd::setpgid(own, own).map_err(io::Error::from);
+        outcomes.note(
+            "process-group",
+            group.map_err(|error| Failure::call("make a process group", &error)),
+        );
+    }
     if let Some(own) = own_terminal {
         outcomes.note(
             "terminal",
-            take_terminal(own).map_err(|error| Failure::call("take the terminal", &error)),
+            take_terminal(own, spec.session)
+                .map_err(|error| Failure::call("take the terminal", &error)),
         );
     }
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
@@ -369,15 +381,17 @@ fn apply(spec: &Spec, own_terminal: Option<&OwnTerminal>, outcomes: &mut Outcome
             limited.map_err(|error| Failure::call(format!("RLIMIT_NOFILE {limit}"), &error)),
         );
     }
-    let closed = descriptor::close_on_exec_from(3);
-    outcomes.note(
-        "close-descriptors",
-        closed.map_err(|error| Failure::call("close descriptors", &error)),
-    );
+    if spec.close_descriptors {
+        let closed = descriptor::close_on_exec_from(3);
+        outcomes.note(
+            "close-descriptors",
+            closed.map_err(|error| Failure::call("close descriptors", &error)),
+        );
+    }
     if let Some(rules) = &spec.landlock {
         outcomes.note("landlock", landlock::restrict(rules));
     }
-    if spec.give_up_privilege {
+    if spec.session_keyring {
         // The session keyring of whoever started the runner holds keys of the host.
         let own = identity::new_session_keyring();
         outcomes.note(
@@ -401,8 +415,10 @@ fn apply(spec: &Spec, own_terminal: Option<&OwnTerminal>, outcomes: &mut Outcome
     }
 }
 
-fn take_terminal(own: &OwnTerminal) -> io::Result<()> {
-    terminal::make_controlling(own.slave.as_fd())?;
+fn take_terminal(own: &OwnTerminal, leads_session: bool) -> io::Result<()> {
+    if leads_session {
+        terminal::make_controlling(own.slave.as_fd())?;
+    }
     nix::unistd::dup2_stdin(&own.slave)?;
     nix::unistd::dup2_stdout(&own.slave)?;
     nix::unistd::dup2_stderr(&own.slave)?;

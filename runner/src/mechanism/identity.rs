@@ -49,6 +49,13 @@ pub fn deny_user_namespaces(outcomes: &mut Outcomes) {
     outcomes.note("userns-limit", result);
 }
 
+/// Keeps the capabilities of this user namespace also in programs executed later.
+pub fn keep_privilege(outcomes: &mut Outcomes) {
+    let kept = sys::keep_capabilities_over_exec()
+        .map_err(|error| Failure::call("keep capabilities over exec", &error));
+    outcomes.note("keep-capabilities", kept);
+}
+
 /// Gives every capability up, now and for every program executed later.
 pub fn give_up_privilege(outcomes: &mut Outcomes) {
     let bounding =

@@ -22,6 +22,10 @@ pub struct LandlockSpec {
     pub deny_tcp: bool,
     /// Fail unless abstract unix sockets and signals stay inside (ABI 6): nothing else keeps them there.
     pub must_scope: bool,
+    /// Keep to abstract unix sockets of its own, where the kernel can.
+    pub scope_sockets: bool,
+    /// Gain nothing by exec (no_new_privs), which whoever keeps CAP_SYS_ADMIN can do without.
+    pub no_new_privs: bool,
 }
 
 /// Restricts this thread and what it executes; says which parts the kernel enforces.
@@ -56,12 +60,16 @@ fn build(spec: &LandlockSpec) -> Result<bool, landlock::RulesetError> {
         } else {
             CompatLevel::BestEffort
         })
-        .scope(Scope::from_all(abi))?
+        .scope(if spec.scope_sockets {
+            Scope::from_all(abi)
+        } else {
+            Scope::Signal.into()
+        })?
         .set_compatibility(CompatLevel::BestEffort);
     if spec.deny_tcp {
         ruleset = ruleset.handle_access(AccessNet::from_all(abi))?;
     }
-    let mut created = ruleset.create()?;
+    let mut created = ruleset.create()?.no_new_privs(spec.no_new_privs);
     let open = |path: &str| PathFd::new(path);
     if let Ok(root) = open("/") {
         created = created.add_rule(PathBeneath::new(root, AccessFs::from_read(abi)))?;

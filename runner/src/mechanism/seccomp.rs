@@ -117,11 +117,49 @@ const HELD_FAMILIES: [libc::c_int; 4] = [
     libc::AF_NETLINK,
 ];
 
+/// Which families of sockets a workload may make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Families {
+    /// All.
+    All,
+    /// All but unix sockets.
+    NotUnix,
+    /// Those that a network namespace holds.
+    Held,
+    /// Those that a network namespace holds, without unix sockets.
+    HeldNotUnix,
+    /// Unix sockets alone.
+    Unix,
+}
+
+impl Families {
+    /// What must hold of a family, all of it, for EPERM; nothing is denied where there is nothing.
+    fn denied(self) -> Vec<(SeccompCmpOp, libc::c_int)> {
+        let others = |list: &[libc::c_int]| {
+            let list = list.iter().map(|family| (SeccompCmpOp::Ne, *family));
+            list.collect()
+        };
+        match self {
+            Self::All => Vec::new(),
+            Self::NotUnix => vec![(SeccompCmpOp::Eq, libc::AF_UNIX)],
+            Self::Held => others(&HELD_FAMILIES),
+            Self::HeldNotUnix => {
+                let list: Vec<_> = HELD_FAMILIES
+                    .into_iter()
+                    .filter(|family| *family != libc::AF_UNIX)
+                    .collect();
+                others(&list)
+            }
+            Self::Unix => others(&[libc::AF_UNIX]),
+        }
+    }
+}
+
 /// The filters that every sandbox has, whatever its policy says about system calls:
 ///
 /// - no file gets a set-user-id or set-group-id bit: below a writable folder it would act for the folder's owner on
 ///   the host (calls whose mode cannot be seen here, openat2 and io_uring, are not there or denied);
-/// - no socket of a family that network namespaces do not hold, where the network is restricted;
+/// - no socket of another family than `families`;
 /// - no resource limit of pid 1 is changed.
 ///
 /// There are two: filters are read back by their number, and a policy's filter is one.
@@ -130,9 +168,9 @@ const HELD_FAMILIES: [libc::c_int; 4] = [
 /// seccompiler refuses.
 pub fn base(
     architecture: Architecture,
-    network_is_own: bool,
+    families: Families,
 ) -> Result<Vec<Vec<Instruction>>, CompileFilterError> {
-    let rules = base_rules(architecture, network_is_own)?;
+    let rules = base_rules(architecture, families)?;
     let mut leaves: BTreeMap<u32, Leaf> = BTreeMap::new();
     for number in rules.keys() {
         leaves.extend(u32::try_from(*number).map(|number| (number, Leaf::On)));
@@ -173,7 +211,7 @@ fn seccompiler_body(
 /// Calls that [`base`] denies by their arguments, or altogether where there are no conditions.
 fn base_rules(
     architecture: Architecture,
-    network_is_own: bool,
+    families: Families,
 ) -> Result<BTreeMap<i64, Vec<SeccompRule>>, CompileFilterError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     let has_bit = |argument: u8, bit: u64| {
@@ -221,17 +259,20 @@ fn base_rules(
             .or_default()
             .push(SeccompRule::new(vec![is_first])?);
     }
-    if network_is_own && let Some(number) = architecture.number("socket") {
-        let other: Result<Vec<_>, _> = HELD_FAMILIES
-            .iter()
-            .map(|family| {
-                SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, *family as u64)
+    let denied = families.denied();
+    if !denied.is_empty()
+        && let Some(number) = architecture.number("socket")
+    {
+        let conditions: Result<Vec<_>, _> = denied
+            .into_iter()
+            .map(|(compare, family)| {
+                SeccompCondition::new(0, SeccompCmpArgLen::Dword, compare, family as u64)
             })
             .collect();
         rules
             .entry(number)
             .or_default()
-            .push(SeccompRule::new(other?)?);
+            .push(SeccompRule::new(conditions?)?);
     }
     for name in ["io_uring_setup", "io_uring_enter", "io_uring_register"] {
         rules.extend(architecture.number(name).map(|number| (number, Vec::new())));

@@ -7,7 +7,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::tree::{Bind, NOT_THE_HOSTS, SYSTEM, Shape, TreeError, join};
+use super::tree::{Bind, NOT_THE_HOSTS, OWN, SHARED_MEMORY, SYSTEM, Shape, TreeError, join};
 use crate::mechanism::mounts::{self, Mount};
 
 /// Places inside that must be covered.
@@ -132,6 +132,11 @@ pub(super) fn covered(
             }
         }
         Shape::HostReadOnly => look.through(Path::new("/"), Path::new("/"), &NOT_THE_HOSTS),
+        Shape::Host => {
+            look.through(Path::new("/"), Path::new("/"), &OWN);
+            let memory = Path::new(SHARED_MEMORY);
+            look.through(memory, memory, &[]);
+        }
         Shape::Custom(root) => {
             look.refuse(root)?;
             look.through(root, Path::new("/"), &NOT_THE_HOSTS);

@@ -17,6 +17,8 @@ pub struct Effect {
     pub tier: Option<&'static str>,
     /// The runtime's full command line, or its steps where it has none.
     pub launch: Vec<String>,
+    /// SHA-256 of the runtime's own program, where it has one.
+    pub runtime_sha256: Option<Hash>,
     /// The workload could read the signing key.
     pub key_reachable: bool,
     /// The program that will run, or why none will.
@@ -57,6 +59,7 @@ impl Effect {
             lost: BTreeMap::new(),
             tier: None,
             launch: Vec::new(),
+            runtime_sha256: None,
             key_reachable: false,
             program,
             host_uid: None,

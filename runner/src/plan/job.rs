@@ -1,8 +1,11 @@
 //! **Job**: what is to run, beside what the policy says.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use ledger::facts::control::Control;
 use ledger::facts::policy::Policy;
 
 use super::DEFAULT_PATH;
@@ -32,6 +35,20 @@ pub struct Job {
     pub caller_environment: Vec<(OsString, OsString)>,
     /// Host paths that no workload may reach: ledger, keys, state.
     pub evidence: Vec<PathBuf>,
+    /// The one control whose mechanisms are left out, for a measurement that must show what they are good for. `None` for
+    /// everything else.
+    pub ablate: Option<Control>,
+    /// A terminal that whoever launches the workload is to have as its controlling one, for a measurement that must show that
+    /// the workload does not get it. `None` for everything else: then that is the runner's own, if it has one.
+    pub caller_terminal: Option<Arc<OwnedFd>>,
+}
+
+impl Job {
+    /// Whether the mechanisms of `control` are to be left out.
+    #[must_use]
+    pub fn leaves_out(&self, control: Control) -> bool {
+        self.ablate == Some(control)
+    }
 }
 
 /// What stands on a workload's standard input.
@@ -59,8 +76,8 @@ impl std::fmt::Debug for Secret {
 }
 
 /// The workload's whole environment, sorted: what the policy sets, what it lets through, and the few variables
-/// that programs need.
-pub(super) fn environment(policy: &Policy, job: &Job) -> Vec<(OsString, OsString)> {
+/// that programs need; with `environment` left out, all that the caller has below those.
+pub(crate) fn environment(policy: &Policy, job: &Job) -> Vec<(OsString, OsString)> {
     let mut variables = std::collections::BTreeMap::from([
         (OsString::from("HOME"), OsString::from("/workspace")),
         (OsString::from("PATH"), OsString::from(DEFAULT_PATH)),
@@ -81,6 +98,7 @@ pub(super) fn environment(policy: &Policy, job: &Job) -> Vec<(OsString, OsString
             .allowed_environment
             .iter()
             .any(|allowed| name == allowed.as_str())
+            || job.leaves_out(Control::Environment)
         {
             variables.insert(name.clone(), value.clone());
         }

@@ -11,10 +11,12 @@ mod tree;
 
 pub use begun::{Asked, Begun, Streams, Waiting};
 pub use effect::{Effect, Program};
+pub(crate) use job::environment;
 pub use job::{Input, Job, Secret};
 pub use reason::{Reason, Why};
 pub use tree::{Bind, OWN_DEVICES, SYSTEM, Shape, Tree, TreeError};
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -42,7 +44,7 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intent {
     /// The kernel mechanism.
-    pub mechanism: &'static str,
+    pub mechanism: Cow<'static, str>,
     /// The limit with its unit, where there is one.
     pub value: Option<String>,
     /// A second mechanism behind the first.
@@ -52,9 +54,9 @@ pub struct Intent {
 impl Intent {
     /// A mechanism without limit or backup.
     #[must_use]
-    pub const fn by(mechanism: &'static str) -> Self {
+    pub fn by(mechanism: impl Into<Cow<'static, str>>) -> Self {
         Self {
-            mechanism,
+            mechanism: mechanism.into(),
             value: None,
             backup: None,
         }
@@ -80,7 +82,7 @@ impl Intent {
         Declared {
             backup: self.backup.map(str::to_owned),
             control,
-            mechanism: self.mechanism.to_owned(),
+            mechanism: self.mechanism.clone().into_owned(),
             value: self.value.clone(),
         }
     }
@@ -89,7 +91,7 @@ impl Intent {
 /// Something that isolates workloads.
 pub trait Runtime {
     /// Its name on command lines and in records.
-    fn id(&self) -> &'static str;
+    fn id(&self) -> &str;
 
     /// Its version.
     fn version(&self) -> String;
@@ -97,9 +99,19 @@ pub trait Runtime {
     /// What it intends for one control; every runtime answers for every control.
     fn answer(&self, control: Control, policy: &Policy, job: &Job) -> Answer;
 
+    /// The workload's whole environment.
+    fn environment(&self, policy: &Policy, job: &Job) -> Vec<(OsString, OsString)> {
+        environment(policy, job)
+    }
+
     /// The folder that a job starts in, as the workload sees it.
     fn cwd(&self, tree: &Tree, job: &Job) -> PathBuf {
         tree.cwd(job)
+    }
+
+    /// Whether it shows [`Job::workload`] at /workload; one that does not runs programs where they are on the host.
+    fn shows_workload(&self) -> bool {
+        true
     }
 
     /// Starts what can be started before anything is known of a run. It costs nothing but time when no run follows.
@@ -208,7 +220,7 @@ pub fn compile(policy: Policy, job: Job, runtime: &dyn Runtime) -> Result<Plan, 
         }
     }
     let tree = tree::lay_out(&policy, &job)?;
-    let environment = job::environment(&policy, &job);
+    let environment = runtime.environment(&policy, &job);
     let cwd = runtime.cwd(&tree, &job);
     let requested = sorted(&policy.enforcement.required_controls);
     let wanted = sorted(&policy.enforcement.wanted_controls);

@@ -26,6 +26,7 @@ macro_rules! reasons {
 
 reasons! {
     NO_ISOLATION "no-isolation" "the native runtime runs the workload as it is",
+    NOT_IN_TEMPLATE "not-in-template" "the runtime template does not declare it",
     NEEDS_RESOURCE_GROUPS "needs-resource-groups" "limits on the whole tree need control groups, which this runtime does not use yet",
     NEEDS_QUOTA "needs-quota" "a limit on what is written needs a quota, which this runtime does not set yet",
     NEEDS_EGRESS "needs-egress" "an allowlist needs a forwarder, which this runtime does not have yet",
@@ -43,6 +44,8 @@ reasons! {
     LAUNCH_CALLS_DENIED "launch-calls-denied" "the policy closes execve, exit_group, read or write, which starting a program takes",
     NO_FILTER_FOR_ARCHITECTURE "no-filter-for-architecture" "no system call filter can be made for this architecture",
     ABSTRACT_SOCKETS_SHARED "abstract-sockets-shared" "abstract unix sockets are shared with the host's network namespace",
+    ABLATED "ablated" "its mechanisms were left out on purpose, to measure what they are good for",
+    ABLATION_NOT_POSSIBLE "ablation-not-possible" "this runtime has no way to leave out this control alone",
     NOT_LAUNCHED "not-launched" "nothing was launched",
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use ledger::facts::control::Control;
 use ledger::facts::policy::{Policy, Root};
 
 use super::{Job, cover};
@@ -34,6 +35,8 @@ pub enum Shape {
     HostReadOnly,
     /// A folder of the host as root, read-only.
     Custom(PathBuf),
+    /// The host's tree as it is, its devices and kernel file systems apart: `filesystem` left out.
+    Host,
 }
 
 /// One thing of the host that is shown.
@@ -144,7 +147,9 @@ pub enum TreeError {
 }
 
 /// Places that belong to the sandbox itself.
-const OWN: [&str; 3] = ["/proc", "/dev", "/sys"];
+pub(super) const OWN: [&str; 3] = ["/proc", "/dev", "/sys"];
+/// The host's, where `filesystem` is left out.
+pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 /// What every sandbox has of its own in /dev: allowing it changes nothing.
 pub const OWN_DEVICES: [&str; 8] = [
     "/dev/fd",
@@ -171,7 +176,9 @@ pub(super) const NOT_THE_HOSTS: [&str; 9] = [
 
 pub(super) fn lay_out(policy: &Policy, job: &Job) -> Result<Tree, TreeError> {
     let files = &policy.filesystem;
+    let left_out = job.leaves_out(Control::Filesystem);
     let shape = match files.root {
+        _ if left_out => Shape::Host,
         Root::Ephemeral => Shape::Ephemeral,
         Root::HostReadonly => Shape::HostReadOnly,
         Root::Custom => Shape::Custom(resolve(
@@ -191,7 +198,7 @@ pub(super) fn lay_out(policy: &Policy, job: &Job) -> Result<Tree, TreeError> {
         binds.push(Bind {
             source,
             target: plain(&target)?,
-            read_only,
+            read_only: read_only && !left_out,
         });
     }
     if let Some(folder) = &job.workload {
@@ -226,7 +233,11 @@ pub(super) fn lay_out(policy: &Policy, job: &Job) -> Result<Tree, TreeError> {
     Ok(Tree {
         shape,
         binds,
-        protect: files.protect.clone(),
+        protect: if left_out {
+            Vec::new()
+        } else {
+            files.protect.clone()
+        },
         covered: covered.places,
         kernel: covered.kernel,
         own_bytes: files
@@ -397,6 +408,9 @@ impl Tree {
             Shape::HostReadOnly => {
                 (!NOT_THE_HOSTS.iter().any(|own| path.starts_with(own))).then(|| path.to_owned())
             }
+            Shape::Host => (!OWN.iter().any(|own| path.starts_with(own))
+                || path.starts_with(SHARED_MEMORY))
+            .then(|| path.to_owned()),
             Shape::Custom(root) => path
                 .strip_prefix(root)
                 .ok()

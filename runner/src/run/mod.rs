@@ -5,6 +5,7 @@
 
 pub mod artifacts;
 mod listing;
+mod measured;
 mod observe;
 pub mod output;
 mod patience;
@@ -18,6 +19,7 @@ mod spine;
 mod streams;
 mod supervise;
 
+pub use measured::{Measure, Printed, Probed};
 pub use patience::{moment_in, write_until};
 pub use record::RecordError;
 pub use relay::Stdin;

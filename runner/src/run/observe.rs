@@ -64,7 +64,7 @@ impl Places {
         self,
         limits: &Limits,
         pace: &dyn Fn() -> Pace,
-        recorder: &mut Recorder<'_>,
+        recorder: &mut Recorder<'_, '_>,
     ) -> Result<(List<Artifact>, Vec<Unmeasured>), RecordError> {
         let mut listing = recorder.listing();
         let mut unmeasured = self.unmeasured;

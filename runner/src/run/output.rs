@@ -78,6 +78,8 @@ pub struct Captured {
     pub unmeasured: Option<Unmeasured>,
     /// Why they were lost, for people.
     pub loss: Option<SpoolError>,
+    /// Its first bytes; empty unless they were to be remembered.
+    pub remembered: Vec<u8>,
 }
 
 /// Why the blob with a stream's kept bytes does not exist.
@@ -135,6 +137,14 @@ pub struct Capture<'a> {
     /// Present from then on, unless it was lost.
     blob: Option<Box<dyn Blob + Send + 'a>>,
     loss: Option<SpoolError>,
+    /// The first bytes, for who looks at them; absent where nobody does.
+    memory: Option<Memory>,
+}
+
+/// The first bytes of a stream, up to a number.
+struct Memory {
+    bytes: Vec<u8>,
+    most: usize,
 }
 
 struct OpenBlob<'a>(Box<dyn FnOnce() -> io::Result<Box<dyn Blob + Send + 'a>> + Send + 'a>);
@@ -157,7 +167,17 @@ impl<'a> Capture<'a> {
             open: Some(OpenBlob(Box::new(open))),
             blob: None,
             loss: None,
+            memory: None,
         }
+    }
+
+    /// Keeps its first bytes in memory too.
+    pub fn remembering(mut self, most: usize) -> Self {
+        self.memory = Some(Memory {
+            bytes: Vec::new(),
+            most,
+        });
+        self
     }
 
     /// All bytes seen so far.
@@ -178,6 +198,12 @@ impl<'a> Capture<'a> {
             self.at_cap = Some(self.all.clone());
         }
         self.all.update(beyond);
+        if let Some(memory) = &mut self.memory {
+            let room = memory.most.saturating_sub(memory.bytes.len());
+            memory
+                .bytes
+                .extend_from_slice(keep.get(..room).unwrap_or(keep));
+        }
 
         let (to_head, to_blob) = keep.split_at(keep.len().min(INLINE_BYTES - self.head.len()));
         self.head.extend_from_slice(to_head);
@@ -218,6 +244,7 @@ impl<'a> Capture<'a> {
     /// The end of the stream.
     #[must_use]
     pub fn finish(self) -> Captured {
+        let remembered = self.memory.map(|memory| memory.bytes).unwrap_or_default();
         let kept = self.seen.min(self.cap);
         let sha256 = self.all.finish();
         let expected = self.at_cap.map_or(sha256, Hasher::finish);
@@ -241,6 +268,7 @@ impl<'a> Capture<'a> {
                         },
                         unmeasured: None,
                         loss: None,
+                        remembered,
                     };
                 }
                 Err(loss) => Some(loss),
@@ -261,6 +289,7 @@ impl<'a> Capture<'a> {
                 reason: BLOB_NOT_KEPT.to_owned(),
             }),
             loss,
+            remembered,
         }
     }
 }

@@ -11,13 +11,15 @@ use ledger::facts::execution::{
     Execution, Output, PolicyRef, Program as ProgramFile, RunId, RuntimeUsed, Start, Workload,
 };
 use ledger::facts::list::{List, Sealable};
+use ledger::facts::measurement::ProbeRun;
 use ledger::file::durable::FileError;
 use ledger::file::store::{AppendError, Appended, BlobError, BlobWriter, Durability, Store};
 use ledger::record::{Body, Opened, Salted, SealError};
 use serde::Serialize;
 
 use super::listing::Listing;
-use super::output::Blob;
+use super::measured::{Measure, Printed, Probed};
+use super::output::{Blob, Stream};
 use crate::plan::{Effect, Plan, Program, Runtime};
 
 /// A list longer than this, as JSON, becomes a blob: two of them and the rest fit a line.
@@ -84,16 +86,30 @@ impl Blob for StoreBlob {
 }
 
 /// Writes a run's records.
-pub(super) struct Recorder<'a> {
+pub(super) struct Recorder<'a, 'm> {
     pub(super) store: &'a mut Store,
     pub(super) run: RunId,
     pub(super) host: U53,
     pub(super) policy: PolicyRef,
     /// Nothing is sealed (`--clear`).
     pub(super) clear: bool,
+    /// What makes the run one of a probe.
+    pub(super) measure: Option<Measure<'m>>,
+    /// What its start record said was in force.
+    pub(super) controls: Controls,
 }
 
-impl Recorder<'_> {
+/// What a workload printed, for its record.
+#[derive(Default)]
+pub(super) struct Streams {
+    pub(super) stdout: Option<Output>,
+    pub(super) stderr: Option<Output>,
+    /// The first bytes of both, of a probe alone.
+    pub(super) remembered: [Vec<u8>; 2],
+    pub(super) cut: Vec<Stream>,
+}
+
+impl Recorder<'_, '_> {
     /// Appends the start record, unsynced: it shares its execution's sync.
     pub(super) fn start(
         &mut self,
@@ -111,7 +127,10 @@ impl Recorder<'_> {
             .map(|argument| ledger::bytes::canon::escape_bytes(argument.as_bytes()))
             .collect();
         let asked = argv.first().cloned().unwrap_or_default();
-        let id = asked.rsplit('/').next().unwrap_or_default().to_owned();
+        let id = match &self.measure {
+            Some(measure) => measure.probe.to_string(),
+            None => asked.rsplit('/').next().unwrap_or_default().to_owned(),
+        };
         let program = match effect.map(|effect| &effect.program) {
             Some(Program::Found { path, sha256 }) => ProgramFile {
                 path: path.clone(),
@@ -122,6 +141,7 @@ impl Recorder<'_> {
                 sha256: None,
             },
         };
+        self.controls.clone_from(&controls);
         let mut opened = Opened::default();
         let argv = self.list(argv)?;
         let argv = self.seal(argv, &mut opened.argv)?;
@@ -142,7 +162,7 @@ impl Recorder<'_> {
             runtime: RuntimeUsed {
                 id: runtime.id().to_owned(),
                 launch,
-                sha256: None,
+                sha256: effect.and_then(|effect| effect.runtime_sha256),
                 tier: effect.and_then(|effect| effect.tier).map(str::to_owned),
                 version: runtime.version(),
             },
@@ -156,14 +176,19 @@ impl Recorder<'_> {
         )
     }
 
-    /// Appends the execution record and waits until it is on the disk.
-    pub(super) fn execution(
+    /// Appends the record of the run's end: an `execution` is on the disk when this returns; a `probe` is when the matrix is
+    /// that names it.
+    pub(super) fn end(
         &mut self,
         mut body: Execution,
-        stdout: Option<Output>,
-        stderr: Option<Output>,
+        streams: Streams,
         stamp: &Stamp,
-    ) -> Result<Appended, RecordError> {
+    ) -> Result<(Appended, Option<Probed>), RecordError> {
+        let Streams { stdout, stderr, .. } = &streams;
+        if let Some(measure) = self.measure.take() {
+            return self.probe(measure, body, &streams, stamp);
+        }
+        let (stdout, stderr) = (stdout.clone(), stderr.clone());
         let mut opened = Opened::default();
         body.result.stdout = stdout
             .map(|output| self.seal(output, &mut opened.stdout))
@@ -171,12 +196,48 @@ impl Recorder<'_> {
         body.result.stderr = stderr
             .map(|output| self.seal(output, &mut opened.stderr))
             .transpose()?;
-        self.append(
+        let appended = self.append(
             Body::Execution(Box::new(body)),
             opened,
             stamp,
             Durability::Durable,
-        )
+        )?;
+        Ok((appended, None))
+    }
+
+    fn probe(
+        &mut self,
+        measure: Measure<'_>,
+        execution: Execution,
+        streams: &Streams,
+        stamp: &Stamp,
+    ) -> Result<(Appended, Option<Probed>), RecordError> {
+        let [stdout, stderr] = &streams.remembered;
+        // What the streams were, for whoever looks: recorded are the lines alone.
+        let mut whole = execution.clone();
+        whole.result.stdout = streams.stdout.clone().map(Sealable::Clear);
+        whole.result.stderr = streams.stderr.clone().map(Sealable::Clear);
+        let controller = (measure.observe)(&Printed {
+            stdout,
+            stderr,
+            cut: &streams.cut,
+            controls: &self.controls,
+            execution: &whole,
+        });
+        let lines = super::measured::lines(stdout, stderr);
+        let run = ProbeRun {
+            ablated: measure.ablated,
+            arm: measure.arm,
+            controller,
+            execution,
+            lines: self.list(lines.clone())?,
+            nonce: measure.nonce,
+            probe: measure.probe,
+            suite: measure.suite,
+        };
+        let body = Body::Probe(Box::new(run.clone()));
+        let appended = self.append(body, Opened::default(), stamp, Durability::Deferred)?;
+        Ok((appended, Some(Probed { run, lines })))
     }
 
     /// The list as it is, or, when it is long, as a blob.

@@ -5,7 +5,7 @@ use ledger::facts::control::{Controls, Unsupported};
 use ledger::facts::execution::{Execution, NotExecuted, Outcome, RunResult, Verdict};
 use ledger::facts::policy::Mode;
 
-use super::record::Recorder;
+use super::record::{Recorder, Streams};
 use super::request::{Finished, RunError};
 use crate::plan::{self, Launch, LaunchError, Plan, Program, Runtime};
 
@@ -144,7 +144,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 /// Records a run that did not come about.
 pub(super) fn not_executed(
-    recorder: &mut Recorder<'_>,
+    recorder: &mut Recorder<'_, '_>,
     plan: &Plan,
     runtime: &dyn Runtime,
     no_run: NoRun,
@@ -177,7 +177,7 @@ pub(super) fn not_executed(
         start: start.sequence,
         unmeasured: None,
     };
-    let end = recorder.execution(body.clone(), None, None, &now()?)?;
+    let (end, probed) = recorder.end(body.clone(), Streams::default(), &now()?)?;
     let program = plan
         .job
         .argv
@@ -193,5 +193,6 @@ pub(super) fn not_executed(
         obstacle: Some(obstacle),
         runs_without,
         ended_by: None,
+        probed,
     })
 }

@@ -13,6 +13,7 @@ use ledger::facts::policy::Policy;
 use ledger::file::durable::FileError;
 use ledger::file::store::{Appended, OpenLedgerError, Store};
 
+use super::measured::{Measure, Probed};
 use super::output::Stream;
 use super::record::RecordError;
 use super::relay::Stdin;
@@ -37,6 +38,8 @@ pub struct Request<'a> {
     pub clear: bool,
     /// The caller's standard input.
     pub stdin: Stdin,
+    /// What makes it a run of a probe, whose end is a `probe` record; absent for every other workload.
+    pub measure: Option<Measure<'a>>,
 }
 
 /// The ledger of a run: opened when it is needed first, which is while pid 1 builds the sandbox.
@@ -130,6 +133,8 @@ pub struct Finished {
     pub runs_without: bool,
     /// The signal by which the operator ended it.
     pub ended_by: Option<i32>,
+    /// Of a probe's run, what was recorded.
+    pub probed: Option<Probed>,
 }
 
 /// Why a run could not be recorded, or not begun.

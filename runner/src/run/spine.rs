@@ -7,6 +7,7 @@ use ledger::bytes::canon::U53;
 use ledger::bytes::hash::Hash;
 use ledger::bytes::key::random_bytes;
 use ledger::bytes::time::Stamp;
+use ledger::facts::control::Controls;
 use ledger::facts::execution::{
     Cleanup, Execution, NotExecuted, Observed, Outcome, PolicyRef, RunId, RunResult, Verdict,
 };
@@ -14,8 +15,9 @@ use ledger::facts::host::HostFacts;
 use ledger::file::store::RunLock;
 
 use super::artifacts::{INTERRUPTED, Limits, Pace};
+use super::measured::Measure;
 use super::observe::Places;
-use super::record::{RecordError, Recorder};
+use super::record::{RecordError, Recorder, Streams};
 use super::refusal::{NoRun, missing, not_executed, obstacle, stands_in_the_way};
 use super::remains;
 use super::request::{Event, Finished, Ledger, Observer, Request, RunError, system};
@@ -45,7 +47,10 @@ pub fn execute(
         now,
         clear,
         stdin,
+        measure,
     } = request;
+    let is_probe = measure.is_some();
+    let mut measure = Some(measure);
     let now = || now().map_err(system("read the clocks"));
     let signals = Signals::block().map_err(system("receive signals by descriptor"))?;
     let (inner, outer) = streams::connect(job.terminal, stdin).map_err(system("make pipes"))?;
@@ -56,7 +61,7 @@ pub fn execute(
     if plan.is_refused() {
         drop(begun);
         let announced = signals
-            .allowed(|| announce(ledger, &plan, host, clear, &now))
+            .allowed(|| announce(ledger, &plan, host, clear, measure.take().flatten(), &now))
             .map_err(system("let signals through"))?;
         let (mut recorder, _lock) = announced?;
         let no_run = NoRun {
@@ -75,7 +80,8 @@ pub fn execute(
     let mut announced = None;
     let mut announce_once = || {
         if let Some(ledger) = ledger.take() {
-            let allowed = signals.allowed(|| announce(ledger, &plan, host, clear, &now));
+            let measure = measure.take().flatten();
+            let allowed = signals.allowed(|| announce(ledger, &plan, host, clear, measure, &now));
             let allowed = allowed.map_err(system("let signals through"));
             announced = Some(allowed.and_then(|announced| announced));
         }
@@ -149,12 +155,13 @@ pub fn execute(
         controls: &controls,
     });
     let measured = outer
-        .watch(&plan, &launch, recorder.store, signals)
+        .watch(&plan, &launch, recorder.store, signals, is_probe)
         .map_err(system("watch the workload"))?;
     let Measured {
         seen,
         stdout,
         stderr,
+        remembered,
         mut unmeasured,
         cut,
         unread,
@@ -204,11 +211,17 @@ pub fn execute(
         (stdout, stderr)
     };
     fault::point("before execution record");
-    let ended = recorder.execution(body.clone(), stdout, stderr, &now()?);
+    let streams = Streams {
+        stdout,
+        stderr,
+        remembered,
+        cut: cut.clone(),
+    };
+    let ended = recorder.end(body.clone(), streams, &now()?);
     fault::point("after execution record");
     // Waited for already, or nearly gone: nothing of the sandbox is left when this returns.
     reap(&init, leaving.as_ref());
-    let ended = ended.map_err(lost)?;
+    let (ended, probed) = ended.map_err(lost)?;
     drop(lock);
     // The record stands; from here on a caller that does not read holds up nothing but itself.
     let until = unread.speak_until();
@@ -244,18 +257,20 @@ pub fn execute(
         obstacle,
         runs_without: false,
         ended_by,
+        probed,
     })
 }
 
 /// Opens the ledger if it is not, makes sure that a record could be kept, writes what a start record refers to, and
 /// marks the run as alive.
-fn announce<'a>(
+fn announce<'a, 'm>(
     ledger: &'a mut Ledger<'_>,
     plan: &Plan,
     host: &dyn Fn(Option<&HostFacts>) -> Result<HostFacts, GatherHostError>,
     clear: bool,
+    measure: Option<Measure<'m>>,
     now: &dyn Fn() -> Result<Stamp, RunError>,
-) -> Result<(Recorder<'a>, RunLock), RunError> {
+) -> Result<(Recorder<'a, 'm>, RunLock), RunError> {
     let store = ledger.store()?;
     store.ready(&now()?).map_err(RecordError::from)?;
     let facts = host(store.newest_host()?.as_ref())?;
@@ -275,6 +290,8 @@ fn announce<'a>(
         host,
         policy,
         clear,
+        measure,
+        controls: Controls::default(),
     };
     Ok((recorder, lock))
 }

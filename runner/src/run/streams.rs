@@ -5,11 +5,13 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use ledger::bytes::hash::{Hash, Hasher};
 use ledger::facts::control::Control;
 use ledger::facts::execution::{Output, Unmeasured};
 use ledger::file::store::Store;
 use nix::sys::stat::Mode;
 
+use super::measured::LOOKED_AT;
 use super::output::{Blob, Capture, Stream};
 use super::patience::Unread;
 use super::record::StoreBlob;
@@ -34,11 +36,33 @@ pub(super) struct Measured {
     pub(super) seen: Seen,
     pub(super) stdout: Option<Output>,
     pub(super) stderr: Option<Output>,
+    /// The first bytes of both streams of a probe.
+    pub(super) remembered: [Vec<u8>; 2],
     pub(super) unmeasured: Vec<Unmeasured>,
     /// Streams that passed their cap, in that order.
     pub(super) cut: Vec<Stream>,
     /// What is still to be passed on; wait for that only when the record is written.
     pub(super) unread: Unread,
+}
+
+/// Keeps nothing but the hash.
+struct Unkept(Hasher);
+
+impl io::Write for Unkept {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Blob for Unkept {
+    fn commit(self: Box<Self>) -> io::Result<Hash> {
+        Ok(self.0.finish())
+    }
 }
 
 /// Makes both sides.
@@ -81,6 +105,7 @@ impl Outer {
         launch: &Launch,
         store: &mut Store,
         signals: Signals,
+        is_probe: bool,
     ) -> io::Result<Measured> {
         let cap = if launch.effect.declares(Control::Output) {
             plan.policy.resources.output_bytes
@@ -91,6 +116,11 @@ impl Outer {
         // Two captures share one store; each opens at most one blob.
         let store = Mutex::new(store);
         let capture = |stream| {
+            if is_probe {
+                // Its lines are the record: nothing of its output is kept beside them.
+                let open = || Ok(Box::new(Unkept(Hasher::plain())) as Box<dyn Blob + Send>);
+                return Capture::new(stream, cap, open).remembering(LOOKED_AT);
+            }
             Capture::new(stream, cap, || {
                 let mut store = store
                     .lock()
@@ -104,9 +134,15 @@ impl Outer {
         let stdin = io::stdin();
         let (stdout, stderr) = (io::stdout(), io::stderr());
         let mut input = None;
+        let nowhere = std::fs::File::options().write(true).open("/dev/null")?;
+        let (stdout, stderr) = if is_probe {
+            (nowhere.as_fd(), nowhere.as_fd())
+        } else {
+            (stdout.as_fd(), stderr.as_fd())
+        };
         if let Some(master) = &launch.terminal {
             let from = Some(master.try_clone()?);
-            let forward = Forward::new(stdout.as_fd());
+            let forward = Forward::new(stdout);
             channels.push(Channel {
                 from,
                 hung_up: false,
@@ -114,7 +150,9 @@ impl Outer {
                 capture: capture(Stream::Stdout),
                 forward,
             });
-            raw = RawMode::set(stdin.as_fd())?;
+            if !is_probe {
+                raw = RawMode::set(stdin.as_fd())?;
+            }
             if let Ok((rows, columns)) = terminal::window_size(stdin.as_fd()) {
                 terminal::set_window_size(master.as_fd(), rows, columns)?;
             }
@@ -123,8 +161,8 @@ impl Outer {
             }
         } else {
             for (from, stream, to) in [
-                (self.stdout, Stream::Stdout, stdout.as_fd()),
-                (self.stderr, Stream::Stderr, stderr.as_fd()),
+                (self.stdout, Stream::Stdout, stdout),
+                (self.stderr, Stream::Stderr, stderr),
             ] {
                 let forward = Forward::new(to);
                 channels.push(Channel {
@@ -143,7 +181,7 @@ impl Outer {
             init: &launch.init,
             control: &launch.control,
             leaving: launch.leaving.as_ref(),
-            owns_tree: launch.effect.declares(Control::Timeout) || launch.effect.tier.is_some(),
+            owns_tree: launch.effect.tier.is_some(),
             channels,
             input,
             terminal: launch.terminal.as_ref().map(|master| master.as_fd()),
@@ -151,6 +189,7 @@ impl Outer {
                 .policy
                 .resources
                 .timeout_ms
+                .filter(|_| !plan.job.leaves_out(Control::Timeout))
                 .map(|limit| Duration::from_millis(limit.value())),
             signals,
         };
@@ -161,6 +200,7 @@ impl Outer {
         let mut measured = Measured {
             stdout: None,
             stderr: None,
+            remembered: [Vec::new(), Vec::new()],
             unmeasured: Vec::new(),
             cut,
             unread: Unread {
@@ -175,10 +215,13 @@ impl Outer {
             let captured = channel.capture.finish();
             measured.unmeasured.extend(captured.unmeasured);
             measured.unread.forwards.push(channel.forward);
-            match channel.stream {
-                Stream::Stdout => measured.stdout = Some(captured.output),
-                Stream::Stderr => measured.stderr = Some(captured.output),
-            }
+            let [out, err] = &mut measured.remembered;
+            let (output, remembered) = match channel.stream {
+                Stream::Stdout => (&mut measured.stdout, out),
+                Stream::Stderr => (&mut measured.stderr, err),
+            };
+            *output = Some(captured.output);
+            *remembered = captured.remembered;
         }
         Ok(measured)
     }

@@ -158,7 +158,7 @@ pub(super) fn answer(
 pub(super) fn build(
     begun: &mut Begun,
     spec: &Spec,
-    planted: &[OwnedFd],
+    (planted, terminal): (&[OwnedFd], Option<&OwnedFd>),
     meanwhile: &mut dyn FnMut(),
     look: impl FnOnce(i32, &TreeReport),
 ) -> Result<Init, LaunchError> {
@@ -173,7 +173,9 @@ pub(super) fn build(
         });
     };
     let (report, terminal) =
-        match exchange(&control, spec, planted, meanwhile, |tree| look(pid, tree)) {
+        match exchange(&control, spec, (planted, terminal), meanwhile, |tree| {
+            look(pid, tree)
+        }) {
             Ok(said) => said,
             Err(error) => {
                 end(&pidfd);
@@ -230,7 +232,7 @@ fn not_built(what: String, outcomes: Outcomes) -> LaunchError {
 fn exchange(
     control: &UnixStream,
     spec: &Spec,
-    planted: &[OwnedFd],
+    (planted, terminal): (&[OwnedFd], Option<&OwnedFd>),
     meanwhile: &mut dyn FnMut(),
     look: impl FnOnce(&TreeReport),
 ) -> Result<(Report, Option<OwnedFd>), LaunchError> {
@@ -243,7 +245,7 @@ fn exchange(
     // Of each read and write; where most of the time is spent is the wait for the first byte.
     limit(Some(REPORT_WITHIN))?;
     let mut sent = wire::send(control, spec);
-    for descriptor in planted {
+    for descriptor in planted.iter().chain(terminal) {
         sent = sent.and_then(|()| wire::send_descriptor(control, descriptor));
     }
     match sent {
@@ -369,6 +371,33 @@ fn sealed_copy() -> io::Result<Image> {
     // A descriptor that is open for writing cannot be executed (ETXTBSY).
     let read_only = std::fs::File::open(format!("/proc/self/fd/{}", to.as_raw_fd()))?;
     Ok(Image::Sealed(read_only.into()))
+}
+
+/// A specification that isolates nothing.
+pub(super) fn bare(plan: &Plan, program: ProgramSpec) -> Spec {
+    Spec {
+        identity: None,
+        root: None,
+        protect: Vec::new(),
+        loopback: false,
+        host_name: false,
+        deny_user_namespaces: false,
+        give_up_privilege: false,
+        session: false,
+        session_keyring: false,
+        close_descriptors: false,
+        open_files: None,
+        base: Vec::new(),
+        seccomp: None,
+        landlock: None,
+        terminal: plan.job.terminal,
+        owns_tree: false,
+        caller_terminal: plan.job.caller_terminal.is_some(),
+        leaves_tree: false,
+        planted: 0,
+        program: Some(program),
+        fault: crate::sys::fault::text(),
+    }
 }
 
 /// What pid 1 is to run.

@@ -4,6 +4,7 @@ pub mod embedded;
 mod launch;
 pub mod native;
 mod read_back;
+pub mod template;
 
 use crate::plan::Runtime;
 

@@ -19,15 +19,22 @@ use crate::plan::{
 pub struct Native;
 
 impl Runtime for Native {
-    fn id(&self) -> &'static str {
+    fn id(&self) -> &str {
         "native"
+    }
+
+    fn shows_workload(&self) -> bool {
+        false
     }
 
     fn version(&self) -> String {
         env!("CARGO_PKG_VERSION").to_owned()
     }
 
-    fn answer(&self, control: Control, policy: &Policy, _job: &Job) -> Answer {
+    fn answer(&self, control: Control, policy: &Policy, job: &Job) -> Answer {
+        if job.leaves_out(control) {
+            return Answer::Cannot(Reason::ABLATED.into());
+        }
         match control {
             // The runner itself cuts what it passes on and keeps.
             Control::Output => match policy.resources.output_bytes {
@@ -72,25 +79,20 @@ impl Runtime for Native {
         begun: Result<Begun, LaunchError>,
         meanwhile: &mut dyn FnMut(),
     ) -> Result<Launch, LaunchError> {
+        // What is done for order's sake, and is nothing of the workload's to measure a sandbox by.
         let spec = Spec {
-            identity: None,
-            root: None,
-            protect: Vec::new(),
-            loopback: false,
-            host_name: false,
-            deny_user_namespaces: false,
-            give_up_privilege: false,
-            open_files: None,
-            base: Vec::new(),
-            seccomp: None,
-            landlock: None,
-            terminal: plan.job.terminal,
-            owns_tree: false,
-            planted: 0,
-            program: Some(launch::program(plan)),
-            fault: crate::sys::fault::text(),
+            session: !plan.job.leaves_out(Control::Terminal),
+            close_descriptors: !plan.job.leaves_out(Control::Descriptors),
+            leaves_tree: plan.job.leaves_out(Control::Process),
+            ..launch::bare(plan, launch::program(plan))
         };
-        let init = launch::build(&mut begun?, &spec, &[], meanwhile, |_, _| {})?;
+        let init = launch::build(
+            &mut begun?,
+            &spec,
+            (&[], plan.job.caller_terminal.as_deref()),
+            meanwhile,
+            |_, _| {},
+        )?;
         let mut effect = Effect::new(launch::found(plan, init.report.program.as_ref()));
         effect.launch = vec!["native".to_owned()];
         effect.key_reachable = true;

@@ -17,6 +17,27 @@ pub fn duplicate_above(fd: BorrowedFd<'_>, at_least: RawFd) -> io::Result<OwnedF
     Ok(unsafe { OwnedFd::from_raw_fd(new as RawFd) })
 }
 
+/// A copy of `fd` numbered `at_least` or higher that every program executed from now on inherits.
+///
+/// # Errors
+/// The kernel's, for lack of descriptors.
+pub fn duplicate_leaking(fd: BorrowedFd<'_>, at_least: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: fcntl with F_DUPFD takes two integers and returns a new descriptor.
+    let new = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD, at_least) }.into())?;
+    // SAFETY: the kernel just made this descriptor for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(new as RawFd) })
+}
+
+/// Whether a descriptor closes on exec.
+///
+/// # Errors
+/// EBADF.
+pub fn is_cloexec(fd: &impl AsRawFd) -> io::Result<bool> {
+    // SAFETY: F_GETFD only looks the number up.
+    let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFD) }.into())?;
+    Ok(flags & libc::c_long::from(libc::FD_CLOEXEC) != 0)
+}
+
 /// Gives a descriptor a number, at which [`take_planted`] finds it.
 ///
 /// # Errors

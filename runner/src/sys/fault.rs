@@ -75,6 +75,12 @@ mod switch {
         SWITCH.get().filter(|text| !text.is_empty()).cloned()
     }
 
+    /// The control that is to be left out of an ordinary run (`RUNNER_ABLATE=<control>`).
+    #[must_use]
+    pub fn left_out() -> Option<String> {
+        std::env::var("RUNNER_ABLATE").ok()
+    }
+
     pub(super) fn of(mechanism: &str) -> Option<Fault> {
         SWITCH
             .get()?
@@ -98,12 +104,18 @@ mod switch {
         None
     }
 
+    /// This binary has no switch.
+    #[must_use]
+    pub const fn left_out() -> Option<String> {
+        None
+    }
+
     pub(super) const fn of(_: &str) -> Option<super::Fault> {
         None
     }
 }
 
-pub use switch::{set, text};
+pub use switch::{left_out, set, text};
 
 /// What the switch says about `mechanism`; always `None` in binaries built for use.
 #[must_use]

@@ -115,9 +115,12 @@ pub fn clear_capabilities() -> io::Result<()> {
     })
 }
 
-/// Makes every permitted capability inheritable and ambient, so that it survives one execve. Callable
-/// between clone and exec: no allocation.
-pub(super) fn keep_capabilities_over_exec() -> io::Result<()> {
+/// Makes every permitted capability inheritable and ambient, so that it survives execve. Callable between clone and exec:
+/// no allocation.
+///
+/// # Errors
+/// The kernel's.
+pub fn keep_capabilities_over_exec() -> io::Result<()> {
     let header = CapHeader {
         version: CAP_VERSION_3,
         pid: 0,

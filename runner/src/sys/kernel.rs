@@ -57,6 +57,27 @@ pub fn security_modules() -> io::Result<Vec<u64>> {
     Ok(ids.get(..count).unwrap_or(&ids).to_vec())
 }
 
+/// The names of the extended attributes of `path`, each ended by a zero byte; none where the file system has none. A link is
+/// not followed.
+///
+/// # Errors
+/// The kernel's, ERANGE for more than 64 KiB of names.
+pub fn attribute_names(path: &std::path::Path) -> io::Result<Vec<u8>> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    let mut names = vec![0_u8; 64 << 10];
+    // SAFETY: a C string, and a buffer of the length that is given.
+    let length = unsafe { libc::llistxattr(path.as_ptr(), names.as_mut_ptr().cast(), names.len()) };
+    match check(length as libc::c_long) {
+        Ok(length) => {
+            names.truncate(length as usize);
+            Ok(names)
+        }
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Whether an extended attribute of `path` exists and reads `1`.
 #[must_use]
 pub fn attribute_is_one(path: &std::path::Path, name: &str) -> bool {

@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "this module is where unsafe lives")]
 
 pub mod attempt;
+pub mod canary;
 pub mod clone;
 pub mod descriptor;
 pub mod fault;

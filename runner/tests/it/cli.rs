@@ -64,11 +64,8 @@ fn help_and_version_are_answers() {
 fn what_a_later_version_does_says_what_it_needs() {
     let world = World::new();
     for line in [
-        "matrix",
-        "escape --strict",
         "checkpoint --witness http://localhost=x",
         "prove --sequence 1 -o x",
-        "bundle -o x --all",
         "redact --sequence 1",
         "service up",
         "key rotate",

@@ -117,6 +117,32 @@ fn verify() -> Option<PathBuf> {
     named.or_else(beside).filter(|path| path.is_file())
 }
 
+/// Codes of what the program `verify` finds wrong; `None` where there is no such program.
+pub(crate) fn verdict_codes(world: &World) -> Option<Vec<String>> {
+    let Some(verify) = verify() else {
+        skip(
+            "the program verify",
+            "there is none beside the runner, and VERIFY names none",
+        );
+        return None;
+    };
+    let output = Command::new(verify)
+        .args(["--format", "json"])
+        .arg(world.ledger())
+        .output()
+        .unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = document["findings"].as_array().unwrap();
+    let wrong = findings
+        .iter()
+        .filter(|finding| finding["severity"] != "observation");
+    Some(
+        wrong
+            .map(|finding| finding["code"].as_str().unwrap().to_owned())
+            .collect(),
+    )
+}
+
 /// Fails unless the program `verify` finds nothing wrong.
 pub(crate) fn verifies(world: &World) {
     let Some(verify) = verify() else {

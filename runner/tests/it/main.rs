@@ -9,10 +9,13 @@
     reason = "everything here is a test; clippy knows only functions that are marked so"
 )]
 
+mod ablation;
+mod bundle;
 mod cli;
 mod concurrency;
 mod disk;
 mod evidence;
+mod fakes;
 mod faults;
 mod filesystem;
 mod host_files;
@@ -22,6 +25,7 @@ mod kills;
 mod lacking;
 mod launder;
 mod leftovers;
+mod matrix;
 mod network;
 mod order;
 mod probe;

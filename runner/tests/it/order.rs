@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const ORDER: [&str; 8] = [
+const ORDER: [&str; 9] = [
     "sys",
     "host",
     "mechanism",
@@ -11,6 +11,7 @@ const ORDER: [&str; 8] = [
     "init",
     "runtime",
     "run",
+    "measure",
     "cli",
 ];
 

@@ -24,7 +24,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 pub(super) struct Cli {
     #[command(subcommand)]
     pub(super) command: Option<Command>,
-    /// A ledger folder, a .jsonl file of record lines, or - for standard input
+    /// A ledger folder, a bundle, a .jsonl file of record lines, or - for standard input
     #[arg(required = true, value_name = "PATH")]
     pub(super) paths: Vec<PathBuf>,
     /// A checkpoint of this ledger that was kept elsewhere
@@ -98,10 +98,26 @@ pub(super) enum Command {
         /// The code
         code: Option<String>,
     },
-    #[command(hide = true, disable_help_flag = true)]
-    Matrix(Rest),
-    #[command(hide = true, disable_help_flag = true)]
-    Diff(Rest),
+    /// Show what was measured: the newest matrices of ledgers that verify
+    ///
+    /// A document runner/matrix/v1 for each, a line each, with --format json. Exit codes as of `verify PATH`; 13
+    /// without a matrix.
+    Matrix {
+        /// Ledger folders or .jsonl files
+        #[arg(required = true, value_name = "PATH")]
+        ledgers: Vec<PathBuf>,
+    },
+    /// Compare the newest matrices of two ledgers
+    ///
+    /// First what differs in host, policy, suite and runtimes; then what regressed, improved, changed its reason or
+    /// is only here. Exit codes: 0 nothing regressed; 12 something did; 10 or 11 where a ledger is invalid or
+    /// unproven; 13 without a matrix.
+    Diff {
+        /// The earlier ledger
+        a: PathBuf,
+        /// The later ledger
+        b: PathBuf,
+    },
     #[command(hide = true, disable_help_flag = true)]
     Report(Rest),
 }

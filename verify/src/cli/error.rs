@@ -51,6 +51,12 @@ pub(super) enum VerifyError {
     #[error("a command takes no ledger, found {0}")]
     #[diagnostic(code(verify::usage), help("`verify PATH`, or `verify explain [CODE]`"))]
     PathAndCommand(String),
+    #[error("a checkpoint is of one ledger, found several")]
+    #[diagnostic(
+        code(verify::usage),
+        help("check each with its own checkpoint first: `verify PATH --checkpoint FILE`")
+    )]
+    OneCheckpoint,
     #[error("{0} needs a later version of verify")]
     #[diagnostic(
         code(verify::needs_later_version),
@@ -105,6 +111,7 @@ impl VerifyError {
             | Self::NoCheckpoint(_)
             | Self::Paths(_)
             | Self::PathAndCommand(_)
+            | Self::OneCheckpoint
             | Self::Later(_)
             | Self::UnknownCode(_) => USAGE,
         }

@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Write as _};
 
+use ledger::facts::matrix::table::Tone;
 use ledger::file::walk::{Assured, CompleteBy};
 use ledger::finding::{Class, Finding};
 
@@ -48,25 +49,29 @@ struct Report {
 }
 
 impl Report {
-    fn paint(&self, color: Color, text: &str) -> String {
-        if self.style.color {
-            format!("\u{1b}[{}m{text}\u{1b}[0m", color.code())
-        } else {
-            text.to_owned()
-        }
+    fn paint(&self, tone: Tone, text: &str) -> String {
+        paint(self.style.color, tone, text)
     }
 
     fn verdict(&mut self, verification: &Verification) -> fmt::Result {
         let (color, word) = match verification.exit_code {
-            0 => (Color::Good, "VERIFIED"),
-            10 => (Color::Bad, "INVALID"),
-            11 => (Color::Unsure, "NOT PROVEN"),
-            12 => (Color::Bad, "DISAGREEMENT"),
-            _ => (Color::Unsure, "NO RECORDS"),
+            0 => (Tone::Good, "VERIFIED"),
+            10 => (Tone::Bad, "INVALID"),
+            11 => (Tone::Unsure, "NOT PROVEN"),
+            12 => (Tone::Bad, "DISAGREEMENT"),
+            _ => (Tone::Unsure, "NO RECORDS"),
         };
         let word = self.paint(color, word);
-        let records = counted(verification.records, "record", "records");
+        let withheld = verification.extract.map_or(0, |extract| extract.withheld);
+        let mut records = counted(verification.records, "record", "records");
+        if withheld > 0 {
+            write!(records, " shown, {withheld} withheld")?;
+        }
         let says = match verification.exit_code {
+            0 if withheld > 0 => format!(
+                "consistent among the {} shown; {withheld} withheld",
+                counted(verification.records, "record", "records")
+            ),
             0 => format!("{records}, and all of it holds"),
             10 => format!("{records}; the evidence is not what was written"),
             11 => format!("{records}; something cannot be proven"),
@@ -109,9 +114,9 @@ impl Report {
         ];
         for (name, assured, words) in lines {
             let (color, status) = match assured {
-                Assured::Established => (Color::Good, "established"),
-                Assured::NotEstablished => (Color::Unsure, "not established"),
-                Assured::Broken => (Color::Bad, "broken"),
+                Assured::Established => (Tone::Good, "established"),
+                Assured::NotEstablished => (Tone::Unsure, "not established"),
+                Assured::Broken => (Tone::Bad, "broken"),
             };
             let status = self.paint(color, &format!("{status:<15}"));
             writeln!(self.text, "  {name:<13} {status}  {words}")?;
@@ -123,9 +128,9 @@ impl Report {
         if self.style.all {
             for check in &verification.checks {
                 let color = match check.status {
-                    CheckStatus::Pass => Color::Good,
-                    CheckStatus::Fail => Color::Bad,
-                    CheckStatus::NotChecked => Color::Unsure,
+                    CheckStatus::Pass => Tone::Good,
+                    CheckStatus::Fail => Tone::Bad,
+                    CheckStatus::NotChecked => Tone::Unsure,
                 };
                 let status = self.paint(color, &format!("{:<11}", check.status.as_str()));
                 writeln!(self.text, "  {:<13} {status}  {}", check.id, check.count)?;
@@ -170,9 +175,9 @@ impl Report {
     fn finding(&mut self, finding: &Finding) -> fmt::Result {
         let class = finding.code.class();
         let color = match class {
-            Class::Invalid | Class::Disagreement => Color::Bad,
-            Class::Unproven => Color::Unsure,
-            Class::Observation => Color::Plain,
+            Class::Invalid | Class::Disagreement => Tone::Bad,
+            Class::Unproven => Tone::Unsure,
+            Class::Observation => Tone::Plain,
         };
         let class = self.paint(color, class.as_str());
         let mut line = format!("\n{class}: {}", finding.code);
@@ -202,22 +207,19 @@ impl Report {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Color {
-    Good,
-    Bad,
-    Unsure,
-    Plain,
-}
-
-impl Color {
-    const fn code(self) -> &'static str {
-        match self {
-            Self::Good => "32",
-            Self::Bad => "31",
-            Self::Unsure => "33",
-            Self::Plain => "1",
-        }
+/// The text in the colour of its tone.
+#[must_use]
+pub fn paint(color: bool, tone: Tone, text: &str) -> String {
+    let code = match tone {
+        Tone::Good => "32",
+        Tone::Bad => "31",
+        Tone::Unsure => "33",
+        Tone::Plain => "1",
+    };
+    if color {
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    } else {
+        text.to_owned()
     }
 }
 
@@ -255,7 +257,14 @@ fn completeness(verification: &Verification) -> String {
             };
             format!("complete through {through}{as_of} ({by}){after}")
         }
-        _ => "nothing outside the ledger says how long it should be".to_owned(),
+        _ => match verification.extract {
+            Some(extract) if extract.withheld > 0 => format!(
+                "{} of the checkpoint's {} withheld",
+                extract.withheld,
+                counted(extract.shown + extract.withheld, "record", "records")
+            ),
+            _ => "nothing outside the ledger says how long it should be".to_owned(),
+        },
     }
 }
 

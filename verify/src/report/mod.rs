@@ -1,3 +1,4 @@
 //! Reports: the result as others read it.
 
+pub mod comparison;
 pub mod human;

@@ -1,9 +1,10 @@
 //! What the findings come to: four assurances, checks with their numbers, one exit code.
 
 use ledger::bytes::hash::Hash;
+use ledger::facts::matrix::table::Table;
 use ledger::file::chain::ActiveKey;
 use ledger::file::source::Source;
-use ledger::file::walk::{Assured, Completeness, Findings, Walked};
+use ledger::file::walk::{Assured, Completeness, Extract, Findings, Walked};
 use ledger::finding::{Class, Code, Finding};
 
 use super::Counts;
@@ -53,6 +54,8 @@ pub struct Verification {
     pub records: u64,
     /// Records that verified.
     pub verified: u64,
+    /// How much of its ledger a bundle shows; absent for anything else.
+    pub extract: Option<Extract>,
     /// Number and hash of the last line.
     pub head: Option<(u64, Hash)>,
     /// Every key that was ever active, oldest first.
@@ -67,6 +70,8 @@ pub struct Verification {
     pub consistency: Assured,
     /// Runs whose end was compared with their start.
     pub runs: u64,
+    /// The newest matrices by the order of their records, where they were asked for.
+    pub matrices: Vec<Table>,
     /// What was looked at.
     pub checks: Vec<Check>,
     /// Everything that was found, worst class first.
@@ -76,7 +81,12 @@ pub struct Verification {
 }
 
 impl Verification {
-    pub(super) fn new(mut walked: Walked, counts: &Counts, source: &Source) -> Self {
+    pub(super) fn new(
+        mut walked: Walked,
+        counts: &Counts,
+        matrices: Vec<Table>,
+        source: &Source,
+    ) -> Self {
         let records = walked.tally.records;
         if records > 0 {
             observe(&mut walked);
@@ -87,7 +97,8 @@ impl Verification {
         let keys = walked.chain.keys().to_vec();
         let tail = u64::from(records > 0 || findings.count(Code::TornTail) > 0);
         let set_aside = if here { tally.recoveries } else { 0 };
-        let segments = if here { source.lines.files() } else { 0 };
+        let in_segments = here && source.bundle.is_none();
+        let segments = if in_segments { source.lines.files() } else { 0 };
         use Code as C;
         let checks = [
             check(
@@ -156,6 +167,17 @@ impl Verification {
                 &[C::ReferenceInvalid],
             ),
             check(findings, "verdicts", counts.verdicts, &[C::VerdictMismatch]),
+            check(findings, "matrices", counts.cells, &[C::MatrixMismatch]),
+            check(
+                findings,
+                "guarantees",
+                counts.guarantees,
+                &[
+                    C::FalseGuarantee,
+                    C::DeclaredUnmeasured,
+                    C::ReliesOnFalseGuarantee,
+                ],
+            ),
             check(findings, "runs", counts.runs, &[C::RunUnfinished]),
             check(
                 findings,
@@ -182,6 +204,7 @@ impl Verification {
                 .map(|origin| origin.as_str().to_owned()),
             records,
             verified: tally.verified,
+            extract: walked.extract,
             head: (records > 0)
                 .then(|| (walked.chain.next().saturating_sub(1), walked.chain.head())),
             keys,
@@ -190,6 +213,7 @@ impl Verification {
             completeness: walked.completeness,
             consistency: consistency(findings, counts.verdicts),
             runs: counts.verdicts,
+            matrices,
             checks,
             exit_code: findings.exit_code(records),
             findings: walked.findings.into_list(),
@@ -200,13 +224,20 @@ impl Verification {
 /// Says what nothing outside the ledger vouches for.
 fn observe(walked: &mut Walked) {
     if walked.completeness.status == Assured::NotEstablished {
-        walked.findings.push(
-            Finding::new(
-                Code::CompletenessNotEstablished,
-                "nothing outside the ledger says how long it should be",
+        let withheld = walked.extract.map_or(0, |extract| extract.withheld);
+        let (message, help) = if withheld > 0 {
+            (
+                "not all records of the ledger are shown",
+                "ask for a bundle of all records, or for the ledger",
             )
-            .help("keep a checkpoint elsewhere and give it with --checkpoint"),
-        );
+        } else {
+            (
+                "nothing outside the ledger says how long it should be",
+                "keep a checkpoint elsewhere and give it with --checkpoint",
+            )
+        };
+        let finding = Finding::new(Code::CompletenessNotEstablished, message);
+        walked.findings.push(finding.help(help));
     }
     walked.findings.push(Finding::new(
         Code::IdentityNotEstablished,

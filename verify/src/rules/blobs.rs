@@ -159,22 +159,34 @@ impl Blobs {
         list: &List<T>,
         findings: &mut Findings,
     ) -> Result<(), ReadError> {
-        let List::Blob(BlobList { blob, count }) = list else {
-            return Ok(());
-        };
+        if let List::Blob(list) = list {
+            self.items(shown, list, findings, &mut |_: T| {})?;
+        }
+        Ok(())
+    }
+
+    /// As for any list in a blob; each item is handed to `take`. Whether it is all there and what the record says.
+    pub(super) fn items<T: Serialize + DeserializeOwned>(
+        &mut self,
+        shown: &Shown<'_>,
+        list: &BlobList,
+        findings: &mut Findings,
+        take: &mut dyn FnMut(T),
+    ) -> Result<bool, ReadError> {
+        let BlobList { blob, count } = list;
         if !self.check(shown, blob, None, findings)? {
-            return Ok(());
+            return Ok(false);
         }
         let Some(file) = self.attachments.blob_reader(blob)? else {
-            return Ok(());
+            return Ok(false);
         };
-        let read = items::read::<T>(file).map_err(|source| ReadError {
+        let read = items::read::<T>(file, take).map_err(|source| ReadError {
             operation: "read",
             path: place(blob).file.into(),
             source,
         })?;
         let found = match read {
-            Ok((items, hash)) if items == count.value() && hash == *blob => return Ok(()),
+            Ok((items, hash)) if items == count.value() && hash == *blob => return Ok(true),
             Ok((items, _)) if items != count.value() => format!("{items} items"),
             Ok(_) => "the same items, written in another form".to_owned(),
             Err(why) => format!("something that is no such list: {why}"),
@@ -184,7 +196,7 @@ impl Blobs {
                 .finding(Code::BlobMismatch, format!("blob {blob} is another list"))
                 .versus(format!("{count} items"), found),
         );
-        Ok(())
+        Ok(false)
     }
 }
 

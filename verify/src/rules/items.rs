@@ -1,9 +1,7 @@
 //! A list that stands in a blob: read item by item, and written again, in memory for one item.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io::{self, BufReader, Read};
-use std::marker::PhantomData;
 
 use ledger::bytes::hash::{Hash, Hasher};
 use serde::Serialize;
@@ -13,21 +11,20 @@ use serde::de::{DeserializeOwned, Deserializer as _, Error as _, SeqAccess, Visi
 /// byte escaped.
 const ITEM_BYTES: u64 = 1024 * 1024;
 
-/// Number of items, and SHA-256 of their JCS array; or why the bytes are no array of such items.
+/// Number of items, and SHA-256 of their JCS array; or why the bytes are no array of such items. Each item is handed
+/// to `take`.
 ///
 /// # Errors
 /// The file cannot be read.
 pub(super) fn read<T: Serialize + DeserializeOwned>(
-    file: File,
+    file: impl Read,
+    take: &mut dyn FnMut(T),
 ) -> io::Result<Result<(u64, Hash), String>> {
     let left = Cell::new(ITEM_BYTES);
     let reader = BufReader::new(Bounded { file, left: &left });
     let mut json = serde_json::Deserializer::from_reader(reader);
     let read = json
-        .deserialize_seq(Items::<T> {
-            left: &left,
-            item: PhantomData,
-        })
+        .deserialize_seq(Items::<T> { left: &left, take })
         .and_then(|items| json.end().map(|()| items));
     match read {
         Ok(items) => Ok(Ok(items)),
@@ -40,12 +37,12 @@ pub(super) fn read<T: Serialize + DeserializeOwned>(
 }
 
 /// Gives no more than what is left for one item.
-struct Bounded<'a> {
-    file: File,
+struct Bounded<'a, R> {
+    file: R,
     left: &'a Cell<u64>,
 }
 
-impl Read for Bounded<'_> {
+impl<R: Read> Read for Bounded<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(buffer)?;
         let left = self.left.get().saturating_sub(count as u64);
@@ -59,7 +56,7 @@ impl Read for Bounded<'_> {
 
 struct Items<'a, T> {
     left: &'a Cell<u64>,
-    item: PhantomData<T>,
+    take: &'a mut dyn FnMut(T),
 }
 
 impl<'de, T: Serialize + DeserializeOwned> Visitor<'de> for Items<'_, T> {
@@ -77,6 +74,7 @@ impl<'de, T: Serialize + DeserializeOwned> Visitor<'de> for Items<'_, T> {
             hasher.update(if count == 0 { b"[" } else { b"," });
             hasher.update(&serde_json::to_vec(&item).map_err(A::Error::custom)?);
             count += 1;
+            (self.take)(item);
         }
         hasher.update(if count == 0 { b"[]" } else { b"]" });
         Ok((count, hasher.finish()))

@@ -5,16 +5,23 @@
 
 mod assurance;
 mod blobs;
+mod guarantees;
 mod items;
 mod limits;
+mod matrices;
+mod measured;
 mod policies;
+mod probes;
 mod references;
 mod runs;
+mod suites;
 
 use std::num::NonZeroUsize;
 
 use ledger::bytes::time::{Clock, Timestamp};
 use ledger::facts::control::Control;
+use ledger::facts::execution::Outcome;
+use ledger::facts::matrix::table::Table;
 use ledger::file::source::{Attachments, ReadError, Source};
 use ledger::file::walk::{Findings, Given, Shown, Visitor, walk_with};
 use ledger::finding::{Code, Finding};
@@ -22,9 +29,12 @@ use ledger::record::Body;
 
 pub use assurance::{Check, CheckStatus, Verification};
 use blobs::Blobs;
+use guarantees::Guarantees;
 use policies::Policies;
+use probes::{Begun, Probes};
 use references::{Hosts, Kind, Kinds};
-use runs::Runs;
+use runs::{OnPurpose, Runs};
+use suites::Suites;
 
 /// What is asked beyond the records themselves.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +43,8 @@ pub struct Demands<'a> {
     pub checkpoint: Option<Given<'a>>,
     /// The newest record must be covered by something outside the ledger, or by its close.
     pub require_checkpoint: bool,
+    /// The newest matrices are to be given, to be shown or compared.
+    pub matrices: bool,
 }
 
 /// Checks a ledger whole, in this thread alone.
@@ -52,9 +64,9 @@ pub fn verify_with(
     source: &mut Source,
     demands: Demands<'_>,
 ) -> Result<Verification, ReadError> {
-    let mut rules = Rules::new(source.attachments.clone());
+    let mut rules = Rules::new(source.attachments.clone(), demands.matrices);
     let mut walked = walk_with(threads, source, demands.checkpoint, &mut rules)?;
-    let counts = rules.finish(&mut walked.findings)?;
+    let (counts, matrices) = rules.finish(&mut walked.findings)?;
     if demands.require_checkpoint && walked.tally.records > 0 && !walked.completeness.covers_head()
     {
         walked.findings.push(
@@ -65,7 +77,7 @@ pub fn verify_with(
             .help("give one with --checkpoint, or do without --require-checkpoint"),
         );
     }
-    Ok(Verification::new(walked, &counts, source))
+    Ok(Verification::new(walked, &counts, matrices, source))
 }
 
 /// How many things the rules compared.
@@ -80,6 +92,8 @@ struct Counts {
     hosts: u64,
     clocks: u64,
     blobs: u64,
+    cells: u64,
+    guarantees: u64,
 }
 
 /// The rules, fed record by record.
@@ -90,6 +104,9 @@ struct Rules {
     runs: Runs,
     blobs: Blobs,
     policies: Policies,
+    suites: Suites,
+    probes: Probes,
+    guarantees: Guarantees,
     before: Option<Moment>,
 }
 
@@ -119,7 +136,7 @@ impl Moment {
 }
 
 impl Rules {
-    fn new(attachments: Attachments) -> Self {
+    fn new(attachments: Attachments, matrices: bool) -> Self {
         Self {
             counts: Counts::default(),
             kinds: Kinds::default(),
@@ -127,6 +144,9 @@ impl Rules {
             runs: Runs::new(attachments.clone()),
             blobs: Blobs::new(attachments),
             policies: Policies::default(),
+            suites: Suites::default(),
+            probes: Probes::default(),
+            guarantees: Guarantees::new(matrices),
             before: None,
         }
     }
@@ -148,10 +168,11 @@ impl Rules {
         }
     }
 
-    fn finish(mut self, findings: &mut Findings) -> Result<Counts, ReadError> {
+    fn finish(mut self, findings: &mut Findings) -> Result<(Counts, Vec<Table>), ReadError> {
         self.runs.finish(&mut self.counts, findings)?;
         self.blobs.finish(&mut self.counts);
-        Ok(self.counts)
+        let matrices = self.guarantees.finish(findings);
+        Ok((self.counts, matrices))
     }
 }
 
@@ -161,15 +182,17 @@ impl Visitor for Rules {
         let sequence = shown.record.sequence.value();
         let kind = match &shown.record.body {
             Body::Host(facts) => {
-                self.hosts.put(sequence, &facts.boot_id);
+                self.hosts.put(sequence, facts);
                 Kind::Host
             }
             Body::Start(start) => {
                 self.counts.references += 1;
+                let mut host = None;
                 if self
                     .kinds
                     .expect(shown, "host", start.host.value(), Kind::Host, findings)
                 {
+                    host = self.hosts.facts(start.host.value());
                     self.counts.hosts += 1;
                     self.hosts.check(shown, start.host.value(), findings);
                 }
@@ -182,7 +205,8 @@ impl Visitor for Rules {
                 let policy = self
                     .policies
                     .read(shown, &start.policy, &mut self.blobs, findings)?;
-                self.runs.begin(sequence, start, policy);
+                let begun = Begun::of(start, host);
+                self.runs.begin(sequence, start, policy, begun);
                 Kind::Start
             }
             Body::Execution(execution) => {
@@ -193,10 +217,24 @@ impl Visitor for Rules {
                     .kinds
                     .expect(shown, "start", start, Kind::Start, findings)
                 {
-                    self.runs.end(shown, execution, &mut self.counts, findings);
                     self.kinds.put(start, Kind::Ended);
+                    let (counts, none) = (&mut self.counts, OnPurpose::default());
+                    let ended = self.runs.end(shown, execution, none, counts, findings);
+                    if let Some(begun) = ended
+                        && execution.result.outcome != Outcome::NotExecuted
+                    {
+                        self.guarantees.relies(start, &begun, counts);
+                    }
                 }
                 Kind::Other
+            }
+            Body::Probe(run) => {
+                self.probe(shown, run, findings)?;
+                Kind::Probe
+            }
+            Body::Matrix(matrix) => {
+                self.matrix(shown, matrix, findings)?;
+                Kind::Matrix
             }
             Body::Genesis(_)
             | Body::Note(_)

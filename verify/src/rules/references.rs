@@ -1,9 +1,11 @@
 //! References between records: they point backwards, at something of the right kind.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use ledger::bytes::hash::from_hex;
 use ledger::bytes::time::BootId;
+use ledger::facts::host::HostFacts;
 use ledger::file::walk::{Findings, Shown};
 use ledger::finding::Code;
 
@@ -17,7 +19,11 @@ pub(super) enum Kind {
     Start,
     /// A start that ended.
     Ended,
-    /// A matrix; this version knows none, it is always [`Self::Unverified`] here.
+    /// A run of a probe.
+    Probe,
+    /// A run of a probe that a matrix named.
+    Taken,
+    /// A matrix.
     Matrix,
     /// Any other record.
     Other,
@@ -31,6 +37,8 @@ impl Kind {
             Self::Host => "a host record",
             Self::Start => "a start record",
             Self::Ended => "a start that ended already",
+            Self::Probe => "a probe record",
+            Self::Taken => "a probe record that an earlier matrix counted",
             Self::Matrix => "a matrix record",
             Self::Other => "a record of another kind",
             Self::Unverified => "a record that did not verify",
@@ -104,20 +112,36 @@ impl Kinds {
     }
 }
 
-/// Which boot each host record belongs to.
+/// Host records whose facts are kept. A run names the newest one, so the last few are enough.
+const FACTS: usize = 16;
+
+/// Which boot each host record belongs to, and the facts of the last few.
 #[derive(Debug, Default)]
-pub(super) struct Hosts(BTreeMap<u64, [u8; 16]>);
+pub(super) struct Hosts {
+    boots: BTreeMap<u64, [u8; 16]>,
+    last: VecDeque<(u64, Arc<HostFacts>)>,
+}
 
 impl Hosts {
-    pub(super) fn put(&mut self, sequence: u64, boot: &BootId) {
-        self.0.insert(sequence, bytes_of(boot));
+    pub(super) fn put(&mut self, sequence: u64, facts: &HostFacts) {
+        self.boots.insert(sequence, bytes_of(&facts.boot_id));
+        if self.last.len() == FACTS {
+            self.last.pop_front();
+        }
+        self.last.push_back((sequence, Arc::new(facts.clone())));
+    }
+
+    /// The facts of a host record, when it is one of the last few.
+    pub(super) fn facts(&self, sequence: u64) -> Option<Arc<HostFacts>> {
+        let mut last = self.last.iter().rev();
+        last.find_map(|(at, facts)| (*at == sequence).then(|| Arc::clone(facts)))
     }
 
     /// A start refers to facts of the boot that it ran under.
     pub(super) fn check(&self, shown: &Shown<'_>, host: u64, findings: &mut Findings) {
         let boot = &shown.record.clock.boot_id;
         if self
-            .0
+            .boots
             .get(&host)
             .is_some_and(|known| *known != bytes_of(boot))
         {

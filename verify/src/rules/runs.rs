@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use ledger::facts::control::{Control, Controls, Declared};
 use ledger::facts::execution::{Execution, Outcome, RunId, Start, Verdict};
+use ledger::facts::suite::Arm;
 use ledger::file::source::{Attachments, ReadError, RunState};
 use ledger::file::walk::{Findings, Shown};
 use ledger::finding::{Code, Finding};
 
 use super::limits::Limits;
 use super::policies::PolicyFacts;
+use super::probes::Begun;
 use super::{ControlSet, Counts};
 
 /// Most different reasons for an undeclared control that are told apart.
@@ -31,13 +33,37 @@ struct OpenRun {
     declared: ControlSet,
     limits: Limits,
     policy: Option<PolicyFacts>,
+    missing: Vec<(Control, String)>,
+    begun: Begun,
+}
+
+/// What left a control out on purpose: an arm of a measurement.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OnPurpose {
+    pub(super) arm: Option<Arm>,
+    pub(super) ablated: Option<Control>,
+}
+
+impl OnPurpose {
+    /// The arm is there to be without controls: nothing was lost by that.
+    fn is_without(self) -> bool {
+        matches!(self.arm, Some(Arm::Baseline | Arm::Ablation))
+    }
+
+    fn left_out(self) -> ControlSet {
+        match self.arm {
+            Some(Arm::Baseline) => ControlSet::of(Control::ALL),
+            Some(Arm::Ablation) => ControlSet::of(&self.ablated),
+            Some(Arm::Run) | None => ControlSet::default(),
+        }
+    }
 }
 
 /// How often something was seen, and where first.
-#[derive(Clone, Copy)]
-struct Seen {
-    first: u64,
-    count: u64,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) first: u64,
+    pub(super) count: u64,
 }
 
 impl Seen {
@@ -56,51 +82,55 @@ impl Runs {
         }
     }
 
-    pub(super) fn begin(&mut self, sequence: u64, start: &Start, policy: Option<PolicyFacts>) {
+    pub(super) fn begin(
+        &mut self,
+        sequence: u64,
+        start: &Start,
+        policy: Option<PolicyFacts>,
+        begun: Begun,
+    ) {
         let controls = &start.controls;
-        let run = OpenRun {
-            run: start.run,
-            requested: ControlSet::of(&controls.requested),
-            wanted: ControlSet::of(&controls.wanted),
-            declared: ControlSet::of(controls.declared.iter().map(|it| &it.control)),
-            limits: Limits::of(controls),
-            policy,
-        };
-        let missing = run.requested.union(run.wanted).without(run.declared);
-        for control in missing.list() {
-            let reason = controls
-                .unsupported
-                .iter()
+        let requested = ControlSet::of(&controls.requested);
+        let wanted = ControlSet::of(&controls.wanted);
+        let declared = ControlSet::of(controls.declared.iter().map(|it| &it.control));
+        let missing = requested.union(wanted).without(declared).list();
+        let reason = |control: Control| {
+            let mut unsupported = controls.unsupported.iter();
+            unsupported
                 .find(|it| it.control == control)
-                .map_or("no reason given", |it| &it.reason);
-            let room = self.not_applied.len() < REASONS;
-            let cause = (control, reason.to_owned());
-            if room || self.not_applied.contains_key(&cause) {
-                let seen = self.not_applied.entry(cause);
-                seen.and_modify(|seen| seen.count += 1)
-                    .or_insert(Seen::once(sequence));
-            }
-        }
+                .map_or("no reason given", |it| &it.reason)
+                .to_owned()
+        };
         if start.key_reachable == Some(true) {
             match &mut self.key_reachable {
                 Some(seen) => seen.count += 1,
                 None => self.key_reachable = Some(Seen::once(sequence)),
             }
         }
+        let run = OpenRun {
+            run: start.run,
+            requested,
+            wanted,
+            declared,
+            limits: Limits::of(controls),
+            policy,
+            missing: missing.into_iter().map(|it| (it, reason(it))).collect(),
+            begun,
+        };
         self.open.insert(sequence, run);
     }
 
+    /// Compares an end with its start, and gives what is known of the start.
     pub(super) fn end(
         &mut self,
         shown: &Shown<'_>,
         execution: &Execution,
+        on_purpose: OnPurpose,
         counts: &mut Counts,
         findings: &mut Findings,
-    ) {
+    ) -> Option<Begun> {
         let start = execution.start.value();
-        let Some(run) = self.open.remove(&start) else {
-            return;
-        };
+        let mut run = self.open.remove(&start)?;
         counts.runs += 1;
         counts.verdicts += 1;
         let verdict = Verdict::of(&run.controls(), &execution.result);
@@ -115,21 +145,40 @@ impl Runs {
             );
         }
         if execution.result.outcome != Outcome::NotExecuted {
-            run.check_strict(shown, start, counts, findings);
+            run.check_strict(shown, start, on_purpose.left_out(), counts, findings);
         }
         run.limits.check(shown, execution, counts, findings);
+        if !on_purpose.is_without() {
+            self.missed(start, std::mem::take(&mut run.missing));
+        }
+        Some(run.begun)
+    }
+
+    fn missed(&mut self, start: u64, missing: Vec<(Control, String)>) {
+        for cause in missing {
+            let room = self.not_applied.len() < REASONS;
+            if room || self.not_applied.contains_key(&cause) {
+                let seen = self.not_applied.entry(cause).or_insert(Seen {
+                    first: start,
+                    count: 0,
+                });
+                seen.first = seen.first.min(start);
+                seen.count += 1;
+            }
+        }
     }
 
     /// Tells what became of runs without an end, and what was counted.
     pub(super) fn finish(
-        self,
+        mut self,
         counts: &mut Counts,
         findings: &mut Findings,
     ) -> Result<(), ReadError> {
-        let mut open: Vec<_> = self.open.into_iter().collect();
+        let mut open: Vec<_> = std::mem::take(&mut self.open).into_iter().collect();
         open.sort_unstable_by_key(|(sequence, _)| *sequence);
         for (sequence, run) in open {
             counts.runs += 1;
+            self.missed(sequence, run.missing);
             let finding = if self.attachments.run(&run.run)? == RunState::Held {
                 Finding::new(
                     Code::WriteInProgress,
@@ -191,12 +240,14 @@ impl OpenRun {
         &self,
         shown: &Shown<'_>,
         start: u64,
+        left_out: ControlSet,
         counts: &mut Counts,
         findings: &mut Findings,
     ) {
         let Some(policy) = self.policy else { return };
         counts.strict += 1;
-        let missing = policy.required.union(self.requested).without(self.declared);
+        let missing = policy.required.union(self.requested);
+        let missing = missing.without(self.declared).without(left_out);
         if policy.strict && missing != ControlSet::default() {
             findings.push(
                 shown

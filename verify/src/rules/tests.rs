@@ -1,124 +1,36 @@
 //! Each rule, on signed ledgers made here: one defect at a time.
 
 use std::fs::{self, File};
-use std::path::Path;
 
 use ledger::bytes::canon::U53;
 use ledger::bytes::hash::Hash;
-use ledger::bytes::key::{Base64, LocalKey, Signer};
-use ledger::bytes::time::{Clock, Stamp, Timestamp};
+use ledger::bytes::time::{Clock, Timestamp};
 use ledger::facts::control::{Control, Controls, Declared, Unsupported};
 use ledger::facts::execution::{Execution, NotExecuted, Observed, Outcome, Output, Start, Verdict};
 use ledger::facts::list::{BlobList, List, Sealable};
 use ledger::facts::policy::Policy;
 use ledger::file::source::Source;
 use ledger::finding::Code;
-use ledger::record::{Body, Custody, Genesis, Note, Record, Tool};
+use ledger::record::{Body, Note};
 
 use super::{CheckStatus, Demands, Moment, Verification, verify};
-use records::{BOOT, execution, host};
+use maker::Maker;
+use records::{BOOT, execution};
 
+mod attached;
+mod guarantees;
+mod kept_in_blobs;
+#[path = "../../tests/it/support/maker.rs"]
+mod maker;
+mod matrices;
+#[path = "../../tests/it/support/measured.rs"]
+mod measured;
 #[path = "../../tests/it/support/records.rs"]
 mod records;
 
 const OTHER_BOOT: &str = "00000000-5f0b-4a3e-9a44-0f2b1d2c3e4f";
 
-/// A ledger in a folder of its own: genesis, then a host record.
-struct Maker {
-    folder: tempfile::TempDir,
-    key: LocalKey,
-    previous: Hash,
-    sequence: u32,
-    lines: Vec<u8>,
-    boot: &'static str,
-    second: i64,
-}
-
 impl Maker {
-    fn new() -> Self {
-        let mut maker = Self {
-            folder: tempfile::tempdir().unwrap(),
-            key: LocalKey::from_seed(&[9; 32]).unwrap(),
-            previous: Hash::ZERO,
-            sequence: 0,
-            lines: Vec::new(),
-            boot: BOOT,
-            second: 0,
-        };
-        let public_key = Base64(maker.key.public().to_bytes());
-        maker.record(Body::Genesis(Genesis {
-            custody: Custody::File,
-            origin: "example.com/rules".parse().unwrap(),
-            public_key,
-            standby: None,
-            tool: Tool {
-                name: "tests".to_owned(),
-                version: "1".to_owned(),
-            },
-        }));
-        maker.record(Body::Host(Box::new(host())));
-        maker
-    }
-
-    fn record(&mut self, body: Body) -> u32 {
-        let start: Timestamp = "2026-11-29T12:00:00.000000Z".parse().unwrap();
-        self.second += 1;
-        let micros = start.unix_micros() + self.second * 1_000_000;
-        let stamp = Stamp {
-            time: Timestamp::from_unix_micros(micros).unwrap(),
-            clock: Clock {
-                boot_id: self.boot.parse().unwrap(),
-                since_boot_us: U53::from(self.sequence),
-            },
-        };
-        let sequence = self.sequence;
-        let record = Record::new(
-            body,
-            stamp,
-            Hash::of(b"rules"),
-            U53::from(sequence),
-            self.previous,
-        );
-        let line = record.to_signed_line(&self.key).unwrap();
-        self.previous = Hash::leaf(&line);
-        self.lines.extend_from_slice(&line);
-        self.lines.push(b'\n');
-        self.sequence += 1;
-        sequence
-    }
-
-    fn start(&mut self, start: Start) -> u32 {
-        self.record(Body::Start(Box::new(start)))
-    }
-
-    fn end(&mut self, execution: Execution) -> u32 {
-        self.record(Body::Execution(Box::new(execution)))
-    }
-
-    fn blob(&self, bytes: &[u8]) -> Hash {
-        let hash = Hash::of(bytes);
-        let path = self.blob_path(&hash);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
-        hash
-    }
-
-    fn blob_path(&self, hash: &Hash) -> std::path::PathBuf {
-        let text = hash.to_string();
-        self.folder
-            .path()
-            .join("blobs")
-            .join(&text[..2])
-            .join(&text[2..])
-    }
-
-    fn write(&self) -> &Path {
-        let records = self.folder.path().join("records");
-        fs::create_dir_all(&records).unwrap();
-        fs::write(records.join("00000000.jsonl"), &self.lines).unwrap();
-        self.folder.path()
-    }
-
     fn verify(&self) -> Verification {
         let mut source = Source::open(self.write()).unwrap();
         verify(&mut source, Demands::default()).unwrap()
@@ -438,80 +350,4 @@ fn a_clock_that_steps_back_and_a_key_in_reach_are_told() {
     let start = maker.start(begun);
     maker.end(execution(start, Verdict::AsRequested));
     assert!(maker.observes(Code::KeyReachable));
-}
-
-#[test]
-fn blobs_are_what_records_say() {
-    let with_output = |size: u32| {
-        let mut maker = Maker::new();
-        let blob = maker.blob(b"12345678");
-        let start = maker.start(maker.plain_start());
-        let mut end = execution(start, Verdict::AsRequested);
-        end.result.stdout = output(size, Some(blob));
-        maker.end(end);
-        (maker, blob)
-    };
-    assert_eq!(with_output(8).0.told(), (vec![], 0));
-    let mismatch = (vec![Code::BlobMismatch], 10);
-    assert_eq!(with_output(9).0.told(), mismatch);
-    let (maker, blob) = with_output(8);
-    fs::write(maker.blob_path(&blob), "1234567x").unwrap();
-    assert_eq!(maker.told(), mismatch);
-    fs::remove_file(maker.blob_path(&blob)).unwrap();
-    assert_eq!(maker.told(), (vec![Code::BlobMissing], 11));
-    // The right bytes behind a link are not looked at.
-    let elsewhere = maker.folder.path().join("elsewhere");
-    fs::write(&elsewhere, "12345678").unwrap();
-    std::os::unix::fs::symlink(&elsewhere, maker.blob_path(&blob)).unwrap();
-    assert_eq!(maker.told(), mismatch);
-}
-
-#[test]
-fn a_list_in_a_blob_has_as_many_items_as_the_record_says() {
-    for (bytes, count, good) in [
-        (&br#"["a","b"]"#[..], 2, true),
-        (br#"["a","b"]"#, 3, false),
-        (br#"{"a":1}"#, 1, false),
-        (br#"["a"] x"#, 1, false),
-        (br#"["a", "b"]"#, 2, false),
-        (
-            br#"["a","b"]
-"#,
-            2,
-            false,
-        ),
-        (br#"["\u0061","b"]"#, 2, false),
-        (br#"[["a"],"b"]"#, 2, false),
-        (br#"[1,"b"]"#, 2, false),
-        (br#"["a","b""#, 2, false),
-        (b"[]", 0, true),
-        (b"[ ]", 0, false),
-        (
-            format!(r#"["{}"]"#, "a".repeat(1 << 19)).as_bytes(),
-            1,
-            true,
-        ),
-        (
-            format!(r#"["{}"]"#, "a".repeat(1 << 21)).as_bytes(),
-            1,
-            false,
-        ),
-    ] {
-        let mut maker = Maker::new();
-        let blob = maker.blob(bytes);
-        let mut begun = maker.plain_start();
-        begun.workload.argv = Sealable::Clear(List::Blob(BlobList {
-            blob,
-            count: U53::from(count),
-        }));
-        let start = maker.start(begun);
-        maker.end(execution(start, Verdict::AsRequested));
-        let expected = if good {
-            (vec![], 0)
-        } else {
-            (vec![Code::BlobMismatch], 10)
-        };
-        let start = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]);
-        assert_eq!(maker.told(), expected, "{start}");
-    }
 }

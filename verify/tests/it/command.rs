@@ -32,8 +32,8 @@ fn options_of_later_versions_are_refused_and_never_ignored() {
         assert_eq!(stdout, "", "{arguments:?}");
     }
     for command in [
-        &["matrix", "a", "b"][..],
-        &["diff", "a", "b", "--format", "html"],
+        &["diff", "a", "b", "--format", "html"][..],
+        &["matrix", "x.tlog-proof"],
         &["report", "a", "-o", "page.html"],
         &["x.tlog-proof"],
     ] {
@@ -203,7 +203,10 @@ fn wrong_usage_says_what_to_type() {
             "such as --output json=result.json",
         ),
         (&[file, "--nonsense"], "Usage: "),
-        (&["diff", "a", "b"], "leave it out"),
+        (&["report", "a"], "leave it out"),
+        (&["diff", "a"], "Usage: "),
+        (&["matrix"], "Usage: "),
+        (&["diff", file, "/nonexistent"], "type `verify PATH`"),
     ] {
         let (code, stdout, stderr) = run(verify().args(arguments));
         assert_eq!((code, stdout.as_str()), (2, ""), "{arguments:?}: {stderr}");

@@ -1,5 +1,7 @@
 //! What several tests set up: the program and what it said, and ledgers in a folder of their own.
 
+pub(crate) mod maker;
+pub(crate) mod measured;
 pub(crate) mod records;
 
 use std::path::{Path, PathBuf};

@@ -163,6 +163,7 @@ fn a_checkpoint_kept_elsewhere_counts_with_every_bit() {
         let demands = Demands {
             checkpoint: Some(given),
             require_checkpoint: true,
+            ..Demands::default()
         };
         verify(&mut source, demands).unwrap()
     };

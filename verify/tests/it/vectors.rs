@@ -71,7 +71,7 @@ fn verified(vector: &Vector) -> Verification {
             name: "given-checkpoint",
             bytes,
         }),
-        require_checkpoint: false,
+        ..Demands::default()
     };
     let mut source = Source::open(&vector.folder.join("ledger")).unwrap();
     verify::rules::verify(&mut source, demands).unwrap()

@@ -312,3 +312,22 @@ impl fmt::Display for Detail {
         f.write_str(&self.0)
     }
 }
+
+macro_rules! serde_by_text {
+    ($($kind:ident)+) => { $(
+        impl serde::Serialize for $kind {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $kind {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )+ };
+}
+
+serde_by_text! { Errno Nonce ProbeName }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::fs::OFlags;
@@ -10,12 +11,30 @@ use rustix::fs::OFlags;
 use super::{Folder, Opened, ReadError};
 use crate::bytes::hash::{Hash, Hasher};
 use crate::facts::execution::RunId;
+use crate::file::bundle::{BlobReader, Files};
 
-/// Looks up files of the ledger's folder by content hash.
+/// Looks up files of the ledger's folder, or of a bundle, by content hash.
 #[derive(Clone, Debug)]
 pub struct Attachments {
-    folder: Option<Folder>,
+    place: Place,
     runs: Arc<LiveRuns>,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Nowhere,
+    Folder(Folder),
+    Bundle(Arc<Files>),
+}
+
+/// What stands at the name of a file.
+enum Found {
+    /// There is nowhere to look.
+    NotChecked,
+    Missing,
+    Foreign,
+    /// A file of that length, and where it is for messages.
+    File(BlobReader, u64, PathBuf),
 }
 
 /// The runs that were alive when the lengths of the segments were noted.
@@ -29,7 +48,7 @@ pub(super) struct LiveRuns {
 /// What a blob turned out to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlobState {
-    /// There is no folder to look in.
+    /// There is nowhere to look.
     NotChecked,
     /// Nothing stands at its name.
     Missing,
@@ -56,10 +75,10 @@ pub enum BlobState {
 /// Bytes that a recovery set aside.
 #[derive(Debug)]
 pub enum TornFile {
-    /// There is no folder to look in.
+    /// There is nowhere to look.
     NotChecked,
     /// It is there, a regular file of this length.
-    Found(File, u64),
+    Found(BlobReader, u64),
     /// Nothing, or something else than a regular file, stands at its name.
     Missing,
 }
@@ -67,7 +86,7 @@ pub enum TornFile {
 /// Whether somebody holds a run's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
-    /// There is no folder to look in.
+    /// There is nowhere to look.
     NotChecked,
     /// A living runner holds it.
     Held,
@@ -76,24 +95,56 @@ pub enum RunState {
 }
 
 impl Attachments {
-    pub(super) fn none() -> Self {
+    pub(in crate::file) fn none() -> Self {
         Self {
-            folder: None,
+            place: Place::Nowhere,
+            runs: Arc::default(),
+        }
+    }
+
+    pub(in crate::file) fn bundled(files: Arc<Files>) -> Self {
+        Self {
+            place: Place::Bundle(files),
             runs: Arc::default(),
         }
     }
 
     pub(super) fn of(folder: Folder, runs: LiveRuns) -> Self {
         Self {
-            folder: Some(folder),
+            place: Place::Folder(folder),
             runs: Arc::new(runs),
         }
     }
 
-    /// Whether there is a folder to look in.
+    /// Whether there is somewhere to look.
     #[must_use]
     pub const fn are_here(&self) -> bool {
-        self.folder.is_some()
+        !matches!(self.place, Place::Nowhere)
+    }
+
+    /// Opens the file of that hash below these folders; a bundle has no folders.
+    fn find(&self, folders: &[&str], name: &str, hash: &Hash) -> Result<Found, ReadError> {
+        let folder = match &self.place {
+            Place::Nowhere => return Ok(Found::NotChecked),
+            Place::Bundle(files) => {
+                return Ok(match files.open(hash) {
+                    Some((reader, size)) => Found::File(reader, size, files.path.clone()),
+                    None => Found::Missing,
+                });
+            }
+            Place::Folder(folder) => folder,
+        };
+        let (folder, opened) = folder.open_below(folders, name)?;
+        let file = match opened {
+            Opened::File(fd) => File::from(fd),
+            Opened::Missing => return Ok(Found::Missing),
+            Opened::Foreign => return Ok(Found::Foreign),
+        };
+        let facts = file.metadata();
+        let size = facts
+            .map_err(|source| folder.error("stat", name, source))?
+            .len();
+        Ok(Found::File(file.into(), size, folder.path.join(name)))
     }
 
     /// Checks the blob of that hash; its length is compared before anything is read. The content is
@@ -107,22 +158,14 @@ impl Attachments {
         expected: Option<u64>,
         keep: u64,
     ) -> Result<BlobState, ReadError> {
-        let Some(folder) = &self.folder else {
-            return Ok(BlobState::NotChecked);
-        };
         let text = hash.to_string();
         let (two, name) = text.split_at(2);
-        let (folder, opened) = folder.open_below(&["blobs", two], name)?;
-        let file = match opened {
-            Opened::File(fd) => File::from(fd),
-            Opened::Missing => return Ok(BlobState::Missing),
-            Opened::Foreign => return Ok(BlobState::Foreign),
+        let (file, size, path) = match self.find(&["blobs", two], name, hash)? {
+            Found::NotChecked => return Ok(BlobState::NotChecked),
+            Found::Missing => return Ok(BlobState::Missing),
+            Found::Foreign => return Ok(BlobState::Foreign),
+            Found::File(file, size, path) => (file, size, path),
         };
-        let error = |operation, source| folder.error(operation, name, source);
-        let size = file
-            .metadata()
-            .map_err(|source| error("stat", source))?
-            .len();
         if let Some(expected) = expected
             && size != expected
         {
@@ -132,8 +175,14 @@ impl Attachments {
             });
         }
         let mut content = (size <= keep).then(Vec::new);
-        let found = hash_of(&mut file.take(size + 1), content.as_mut())
-            .map_err(|source| error("read", source))?;
+        let found = hash_of(&mut file.take(size + 1), content.as_mut()).map_err(|source| {
+            let operation = "read";
+            ReadError {
+                operation,
+                path,
+                source,
+            }
+        })?;
         Ok(if found == *hash {
             BlobState::Good { size, content }
         } else {
@@ -145,15 +194,12 @@ impl Attachments {
     ///
     /// # Errors
     /// It cannot be opened any more.
-    pub fn blob_reader(&self, hash: &Hash) -> Result<Option<File>, ReadError> {
-        let Some(folder) = &self.folder else {
-            return Ok(None);
-        };
+    pub fn blob_reader(&self, hash: &Hash) -> Result<Option<BlobReader>, ReadError> {
         let text = hash.to_string();
         let (two, name) = text.split_at(2);
-        match folder.open_below(&["blobs", two], name)?.1 {
-            Opened::File(fd) => Ok(Some(File::from(fd))),
-            Opened::Missing | Opened::Foreign => Ok(None),
+        match self.find(&["blobs", two], name, hash)? {
+            Found::File(file, ..) => Ok(Some(file)),
+            Found::NotChecked | Found::Missing | Found::Foreign => Ok(None),
         }
     }
 
@@ -162,20 +208,11 @@ impl Attachments {
     /// # Errors
     /// It is there and cannot be opened.
     pub fn torn(&self, hash: &Hash) -> Result<TornFile, ReadError> {
-        let Some(folder) = &self.folder else {
-            return Ok(TornFile::NotChecked);
-        };
-        let name = hash.to_string();
-        let (folder, opened) = folder.open_below(&["torn"], &name)?;
-        let Opened::File(fd) = opened else {
-            return Ok(TornFile::Missing);
-        };
-        let file = File::from(fd);
-        let size = file
-            .metadata()
-            .map_err(|source| folder.error("stat", &name, source))?
-            .len();
-        Ok(TornFile::Found(file, size))
+        Ok(match self.find(&["torn"], &hash.to_string(), hash)? {
+            Found::NotChecked => TornFile::NotChecked,
+            Found::Missing | Found::Foreign => TornFile::Missing,
+            Found::File(file, size, _) => TornFile::Found(file, size),
+        })
     }
 
     /// Whether a living runner held the lock of that run when the lengths of the segments were noted: a
@@ -184,7 +221,7 @@ impl Attachments {
     /// # Errors
     /// The lock is there and cannot be opened.
     pub fn run(&self, run: &RunId) -> Result<RunState, ReadError> {
-        let Some(folder) = &self.folder else {
+        let Place::Folder(folder) = &self.place else {
             return Ok(RunState::NotChecked);
         };
         if self.runs.held.contains(run) {

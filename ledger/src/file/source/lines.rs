@@ -11,6 +11,7 @@ use rustix::fs::OFlags;
 use super::{Folder, Opened, ReadError, foreign};
 use crate::bytes::canon::MAX_LINE_BYTES;
 use crate::bytes::hash::{Hash, Hasher};
+use crate::file::bundle::PROOF_PREFIX;
 use crate::file::store::{SEGMENT_RECORDS, segment_name};
 use crate::finding::{Finding, Place};
 use crate::record::OPENING_PREFIX;
@@ -24,6 +25,10 @@ pub struct Line {
     pub long: Option<LongLine>,
     /// Nothing follows and no newline ends it.
     pub torn: bool,
+    /// It stands in a bundle, where lines of other kinds stand between records.
+    pub(in crate::file) bundled: bool,
+    /// Where it begins in its file, in bytes.
+    pub(in crate::file) offset: u64,
     file: Arc<str>,
     number: u64,
 }
@@ -42,6 +47,12 @@ impl Line {
     #[must_use]
     pub fn is_opening(&self) -> bool {
         self.bytes.starts_with(OPENING_PREFIX)
+    }
+
+    /// Whether it is the proof of a bundle's next record (or wants to be one).
+    #[must_use]
+    pub fn is_proof(&self) -> bool {
+        self.bundled && self.bytes.starts_with(PROOF_PREFIX)
     }
 
     /// Where it stands.
@@ -92,6 +103,9 @@ pub struct Lines {
     input: Input,
     current: Option<Current>,
     files: u64,
+    /// What was looked at before its turn.
+    peeked: Option<Result<Line, ReadError>>,
+    pub(in crate::file) bundled: bool,
 }
 
 impl std::fmt::Debug for Lines {
@@ -107,6 +121,8 @@ struct Current {
     path: PathBuf,
     lines: u64,
     records: u64,
+    /// Bytes read so far.
+    offset: u64,
     last: bool,
 }
 
@@ -116,6 +132,8 @@ impl Lines {
             input,
             current: None,
             files: 0,
+            peeked: None,
+            bundled: false,
         }
     }
 
@@ -125,7 +143,25 @@ impl Lines {
             input: Input::Nothing,
             current: Some(current),
             files: 1,
+            peeked: None,
+            bundled: false,
         }
+    }
+
+    /// The next line of a stream, which stays the next; `None` at its end, and where it cannot be read, which
+    /// [`Self::next`] says.
+    pub(in crate::file) fn peek(&mut self) -> Option<&Line> {
+        if self.peeked.is_none() {
+            self.peeked = self.next(&mut |_| {}).transpose();
+        }
+        self.peeked.as_ref()?.as_ref().ok()
+    }
+
+    /// Nothing follows.
+    pub(in crate::file) fn end(&mut self) {
+        self.peeked = None;
+        self.current = None;
+        self.input = Input::Nothing;
     }
 
     /// How many files have been read so far, the present one included.
@@ -139,6 +175,9 @@ impl Lines {
     /// # Errors
     /// A file cannot be read.
     pub fn next(&mut self, report: &mut dyn FnMut(Finding)) -> Result<Option<Line>, ReadError> {
+        if let Some(peeked) = self.peeked.take() {
+            return peeked.map(Some);
+        }
         loop {
             let Some(current) = &mut self.current else {
                 match self.next_file(report)? {
@@ -150,7 +189,8 @@ impl Lines {
                 }
                 continue;
             };
-            if let Some((line, ended)) = current.line()? {
+            if let Some((mut line, ended)) = current.line()? {
+                line.bundled = self.bundled;
                 if !ended && !current.last {
                     report(foreign(
                         &current.file,
@@ -208,6 +248,7 @@ impl Current {
             path,
             lines: 0,
             records: 0,
+            offset: 0,
             last,
         }
     }
@@ -255,6 +296,8 @@ impl Current {
             return Ok(None);
         }
         self.lines += 1;
+        let offset = self.offset;
+        self.offset += length + u64::from(ended);
         let long = (length > MAX_LINE_BYTES as u64).then(|| LongLine {
             hash: hasher.map_or_else(|| Hash::leaf(&bytes), Hasher::finish),
             length,
@@ -263,6 +306,8 @@ impl Current {
             bytes,
             long,
             torn: !ended && self.last,
+            bundled: false,
+            offset,
             file: Arc::clone(&self.file),
             number: self.lines,
         };

@@ -282,10 +282,20 @@ impl Store {
     /// Puts the checkpoint of a closed ledger on the disk: whoever closed it may not have got that far, and
     /// nothing will be appended any more. Callers hold the lock.
     pub(super) fn cover_close(&mut self) -> Result<(), FileError> {
-        let Some(sequence) = self.state.chain.closed_at() else {
+        if self.state.chain.closed_at().is_none() {
+            return Ok(());
+        }
+        self.settle()?;
+        self.renew_or_say(durable::Durability::Synced);
+        Ok(())
+    }
+
+    /// Every record is on the disk when this succeeds. Callers hold the lock and have caught up.
+    pub(super) fn settle(&mut self) -> Result<(), FileError> {
+        let Some(last) = self.state.size().checked_sub(1) else {
             return Ok(());
         };
-        let segment = sequence / SEGMENT_RECORDS;
+        let segment = last / SEGMENT_RECORDS;
         let path = self.layout.segment(segment);
         if let Some(file) = durable::open_to_write(&path)? {
             let length = durable::inspect(&file, &path)?.len();
@@ -293,7 +303,6 @@ impl Store {
             durable::sync_data(&file, &path)?;
         }
         self.state.settle();
-        self.renew_or_say(durable::Durability::Synced);
         Ok(())
     }
 

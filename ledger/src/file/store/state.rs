@@ -15,6 +15,7 @@ use crate::bytes::key::{Base64, KeyId, PublicKey};
 use crate::facts::execution::RunId;
 use crate::file::chain::{ActiveKey, Chain};
 use crate::file::durable::{self, Durability, FileError};
+use crate::proof::inclusion;
 use crate::proof::tree::{self, Frontier};
 use crate::record::{Body, Custody, Origin, Record};
 
@@ -45,6 +46,8 @@ pub(super) struct State {
     pub(super) offset: u64,
     pub(super) host: Option<HostTip>,
     pub(super) open: Vec<OpenStart>,
+    /// Every recovery record.
+    pub(super) recoveries: Vec<U53>,
     /// How far the disk has the records for certain: a segment, and a place in it.
     settled: (u64, u64),
     /// Tree hashes that this process has not written to `tree` yet, …
@@ -80,16 +83,16 @@ impl State {
                     sequence: record.sequence,
                 });
             }
+            Body::Recovery(_) => self.recoveries.push(record.sequence),
             Body::Start(start) => self.open.push(OpenStart {
                 run: start.run,
                 sequence: record.sequence,
             }),
-            Body::Execution(ended) => self.open.retain(|start| start.sequence != ended.start),
-            Body::Genesis(_)
-            | Body::Note(_)
-            | Body::Key(_)
-            | Body::Recovery(_)
-            | Body::Close(_) => {}
+            body => {
+                if let Some(ended) = body.ends() {
+                    self.open.retain(|start| start.sequence != ended);
+                }
+            }
         }
         self.fresh.extend(self.frontier.push(hash));
         self.chain = chain;
@@ -232,6 +235,11 @@ impl TreeFile {
         self.hash(tree::stored_index(0, n))
     }
 
+    /// The proof that leaf `index` is in the tree of the first `size` leaves.
+    pub(super) fn prove(&self, index: u64, size: u64) -> Result<Option<Vec<Hash>>, FileError> {
+        inclusion::prove(index, size, |at| self.hash(at))
+    }
+
     /// The tree of the first `size` leaves.
     pub(super) fn frontier(&self, size: u64) -> Result<Frontier, FileError> {
         Frontier::load(size, |index| self.hash(index))
@@ -260,6 +268,8 @@ pub(super) struct Tip {
     offset: U53,
     open: Vec<OpenStart>,
     origin: Origin,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    recoveries: Vec<U53>,
     size: U53,
     #[serde(skip_serializing_if = "Option::is_none")]
     standby: Option<KeyId>,
@@ -289,6 +299,7 @@ impl Tip {
             offset: U53::new(state.offset)?,
             open: state.open.clone(),
             origin: chain.origin()?.clone(),
+            recoveries: state.recoveries.clone(),
             size: U53::new(chain.lines())?,
             standby: chain.standby().copied(),
         })
@@ -330,6 +341,7 @@ impl Tip {
             offset: self.offset.value(),
             host: self.host,
             open: self.open,
+            recoveries: self.recoveries,
             settled: (0, 0),
             fresh: vec![],
             fresh_from: size,

@@ -1,11 +1,13 @@
 //! Checkpoints held against the tree of the ledger's own lines.
 
-use super::Findings;
+use super::{Extract, Findings};
 use crate::bytes::hash::{Hash, to_hex};
 use crate::bytes::time::Timestamp;
 use crate::file::chain::Chain;
 use crate::finding::{Code, Finding, Place};
-use crate::proof::checkpoint::{ReadCheckpointError, SignedCheckpoint, counts_as_absent};
+use crate::proof::checkpoint::{
+    Checkpoint, ReadCheckpointError, SignedCheckpoint, counts_as_absent,
+};
 use crate::proof::tree::Frontier;
 
 /// A checkpoint that the reader holds, from outside the ledger.
@@ -98,6 +100,8 @@ struct Claim<'a> {
     name: &'a str,
     parsed: Result<SignedCheckpoint, ReadCheckpointError>,
     root: Option<Hash>,
+    /// Records are left out, so that nothing shows the root at its size.
+    apart: bool,
 }
 
 /// The checkpoints of one walk.
@@ -109,6 +113,8 @@ pub(super) struct Outcome {
     pub(super) completeness: Completeness,
     /// Sizes that a ledger key signed and that this ledger contradicts.
     pub(super) contradicted: Vec<u64>,
+    /// The root that the stored one speaks of.
+    pub(super) stored_root: Option<Hash>,
 }
 
 impl<'a> Checkpoints<'a> {
@@ -124,9 +130,16 @@ impl<'a> Checkpoints<'a> {
                 name,
                 parsed: SignedCheckpoint::parse(bytes),
                 root: None,
+                apart: false,
             });
         }
         Self(claims)
+    }
+
+    /// What the stored one says, before anybody checked who says it.
+    pub(super) fn stored(&self) -> Option<&Checkpoint> {
+        let stored = self.0.iter().find(|claim| claim.held == Held::Stored)?;
+        stored.parsed.as_ref().ok().map(SignedCheckpoint::claim)
     }
 
     /// Notes the root where a checkpoint speaks about this size.
@@ -140,9 +153,21 @@ impl<'a> Checkpoints<'a> {
         }
     }
 
-    /// Judges them once the last line was read.
-    pub(super) fn judge(self, chain: &Chain, findings: &mut Findings) -> Outcome {
-        let lines = chain.lines();
+    /// Judges them once the last line was read, of a bundle once its proofs were held against the stored one.
+    pub(super) fn judge(
+        mut self,
+        chain: &Chain,
+        extract: Option<&Extract>,
+        findings: &mut Findings,
+    ) -> Outcome {
+        let stored = self.stored().cloned();
+        let mut lines = chain.lines();
+        if let (Some(extract), Some(stored)) = (extract, &stored)
+            && extract.withheld > 0
+        {
+            lines = if lines == 0 { 0 } else { stored.size };
+            self.of_extract(stored);
+        }
         let mut outcome = Outcome {
             checked: self.0.len() as u64,
             completeness: Completeness {
@@ -153,9 +178,10 @@ impl<'a> Checkpoints<'a> {
                 by: None,
             },
             contradicted: Vec::new(),
+            stored_root: stored.map(|stored| stored.root),
         };
         for claim in self.0 {
-            match claim.judge(chain) {
+            match claim.judge(chain, lines) {
                 // One of no records covers none of them.
                 Ok(size) if claim.held == Held::Given && size > 0 => {
                     outcome.completeness.status = Assured::Established;
@@ -174,9 +200,16 @@ impl<'a> Checkpoints<'a> {
                 }
             }
         }
-        let closed = chain
-            .closed_at()
-            .filter(|at| at.checked_add(1) == Some(chain.next()));
+        if extract.is_some_and(|extract| extract.withheld > 0) {
+            // Nothing is known of what was withheld.
+            outcome.completeness.status = Assured::NotEstablished;
+            outcome.completeness.through = None;
+            outcome.completeness.after = lines;
+            outcome.completeness.by = None;
+        }
+        let closed = chain.closed_at().filter(|at| {
+            at.checked_add(1) == Some(chain.next()) && extract.is_none_or(|it| it.withheld == 0)
+        });
         if closed.is_some() {
             outcome.completeness = Completeness {
                 status: Assured::Established,
@@ -204,9 +237,24 @@ impl<'a> Checkpoints<'a> {
     }
 }
 
+impl Checkpoints<'_> {
+    /// Where records are left out, roots are known at the size of the stored one, to which the proofs lead, and as far as
+    /// the records from the first on are all shown.
+    fn of_extract(&mut self, stored: &Checkpoint) {
+        for claim in &mut self.0 {
+            let Ok(signed) = &claim.parsed else { continue };
+            let size = signed.claim().size;
+            if size == stored.size {
+                claim.root = claim.root.or(Some(stored.root));
+            }
+            claim.apart = claim.root.is_none() && size > 0;
+        }
+    }
+}
+
 impl Claim<'_> {
     /// The size that it vouches for, or what is wrong.
-    fn judge(&self, chain: &Chain) -> Result<u64, Box<Finding>> {
+    fn judge(&self, chain: &Chain, lines: u64) -> Result<u64, Box<Finding>> {
         let place = Place {
             file: self.name.to_owned(),
             line: None,
@@ -223,12 +271,12 @@ impl Claim<'_> {
                 say(Code::TailTruncated, message.to_owned())
                     .versus(
                         format!("{} records or more", claim.size),
-                        format!("{} records", chain.lines()),
+                        format!("{lines} records"),
                     )
                     .help("find out where the missing records went before trusting the rest"),
             ))
         };
-        if chain.lines() == 0 && claim.size > 0 {
+        if lines == 0 && claim.size > 0 {
             return truncated("the ledger has no records, and a checkpoint says that it had");
         }
         let Some(active) = chain.key_at(claim.size) else {
@@ -240,6 +288,16 @@ impl Claim<'_> {
                 .iter()
                 .any(|key| signed.signed_by(&key.key).is_ok());
             if self.held == Held::Given && !earlier && !self.names_a_known_key(chain) {
+                let own = chain
+                    .origin()
+                    .is_some_and(|own| own.as_str() == claim.origin);
+                // The change to its key may stand behind the bundle's records.
+                if self.apart && claim.size > lines && own {
+                    return Err(Box::new(say(
+                        Code::CompletenessNotEstablished,
+                        apart(claim, lines),
+                    )));
+                }
                 return Err(Box::new(self.replaced(chain, say, signed)));
             }
             return invalid(if earlier {
@@ -259,7 +317,14 @@ impl Claim<'_> {
                 say(Code::CheckpointInvalid, message).versus(origin.as_str(), &claim.origin),
             ));
         }
-        if claim.size > chain.lines() {
+        if self.apart {
+            return Err(Box::new(
+                say(Code::CompletenessNotEstablished, apart(claim, lines)).help(
+                    "ask for a bundle of all records, or give the checkpoint of the bundle's size",
+                ),
+            ));
+        }
+        if claim.size > lines {
             return truncated("the ledger is shorter than a checkpoint by its own key says");
         }
         let root = if claim.size == 0 {
@@ -326,4 +391,11 @@ impl Claim<'_> {
             by.join(", ")
         ))
     }
+}
+
+fn apart(claim: &Checkpoint, lines: u64) -> String {
+    format!(
+        "the bundle is of {lines} records and does not show all of them, so that nothing says whether the {} of this checkpoint are the same",
+        claim.size
+    )
 }

@@ -51,6 +51,11 @@ impl Openings {
         self.pending = Some(Pending { place, parsed });
     }
 
+    /// Whether an opening waits for its record.
+    pub(super) const fn is_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
     /// The opening that stands before the record line now read, if any.
     pub(super) fn pending(&mut self) -> Option<Pending> {
         self.pending.take()

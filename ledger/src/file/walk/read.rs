@@ -4,6 +4,7 @@
 //! several lines at once. What is said here counts only once the walk takes it in the order of the lines.
 
 use crate::bytes::key::PublicKey;
+use crate::file::bundle::Proof;
 use crate::file::chain::Checked;
 use crate::file::source::{Line, Lines, ReadError};
 use crate::finding::Finding;
@@ -48,6 +49,11 @@ pub(super) enum Read {
     Opening {
         line: Line,
         read: Box<Result<Opening, OpeningProblem>>,
+    },
+    /// The proof of a bundle's next record.
+    Proof {
+        line: Line,
+        read: Result<Proof, LineProblem>,
     },
     /// The last line, without its newline.
     Torn(Line),
@@ -101,6 +107,12 @@ impl Given {
         } else if line.is_opening() {
             let read = Box::new(Opening::parse(&line.bytes));
             Read::Opening { line, read }
+        } else if line.is_proof() {
+            let read = match line.long {
+                None => Proof::parse(&line.bytes),
+                Some(long) => Err(LineProblem::TooLarge(long.length)),
+            };
+            Read::Proof { line, read }
         } else {
             let parsed = Box::new(parse(&line));
             let checked = key.and_then(|key| Checked::against(key, &parsed, &line.bytes));

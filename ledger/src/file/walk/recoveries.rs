@@ -1,10 +1,9 @@
 //! Recoveries: what a writer set aside after a crash, and whether it may have (TRUST.md §5).
 
-use std::io::{Seek, SeekFrom};
-
 use super::Findings;
 use super::read::parse;
 use crate::bytes::key::Message;
+use crate::file::bundle::BlobReader;
 use crate::file::chain::{Chain, Standing};
 use crate::file::source::{Attachments, Lines, ReadError, TornFile};
 use crate::finding::{Code, Finding, Place};
@@ -98,7 +97,7 @@ impl Recoveries {
             );
             return Ok(());
         }
-        file.seek(SeekFrom::Start(0)).map_err(read)?;
+        file.rewind().map_err(read)?;
         self.look_inside(sequence, before, file, &place.file, findings)
     }
 
@@ -107,7 +106,7 @@ impl Recoveries {
         &mut self,
         recovery: u64,
         before: &Chain,
-        file: std::fs::File,
+        file: BlobReader,
         name: &str,
         findings: &mut Findings,
     ) -> Result<(), ReadError> {

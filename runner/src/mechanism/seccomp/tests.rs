@@ -1,5 +1,12 @@
 use super::*;
 
+const FAMILIES: [Families; 5] = [
+    Families::All,
+    Families::NotUnix,
+    Families::Held,
+    Families::HeldNotUnix,
+    Families::Unix,
+];
 const ALLOW: u32 = RETURN_ALLOW;
 const ARCH_I386: u32 = 0x4000_0003;
 
@@ -94,12 +101,12 @@ fn lists_of_any_length_say_what_seccompiler_says() {
 #[test]
 fn the_search_before_the_base_rules_changes_no_answer() {
     let openat2 = Architecture::X86_64.number("openat2").unwrap() as u32;
-    for own in [true, false] {
-        let filters = base(Architecture::X86_64, own).unwrap();
+    for families in FAMILIES {
+        let filters = base(Architecture::X86_64, families).unwrap();
         let [ours, second] = filters.as_slice() else {
             panic!("{} filters", filters.len());
         };
-        let theirs = by_seccompiler(base_rules(Architecture::X86_64, own).unwrap());
+        let theirs = by_seccompiler(base_rules(Architecture::X86_64, families).unwrap());
         let values = [0, 1, 2, 16, 40, 0o100, 0o755, 0o4755, 0o2000, 0o20_000_000];
         let mut denied = 0;
         for number in (0..600).filter(|number| *number != openat2) {
@@ -156,7 +163,7 @@ fn x32_and_i386_calls_fail_whatever_their_number() {
 #[test]
 fn no_file_gets_a_bit_that_acts_for_its_owner() {
     for architecture in [Architecture::X86_64, Architecture::Aarch64] {
-        let filters = base(architecture, true).unwrap();
+        let filters = base(architecture, Families::Held).unwrap();
         let judge = |name: &str, arguments: &[u64]| {
             let mut all = [0; 6];
             all[..arguments.len()].copy_from_slice(arguments);
@@ -201,7 +208,7 @@ fn no_file_gets_a_bit_that_acts_for_its_owner() {
         assert_eq!(judge("prlimit64", &[1]), RETURN_EPERM);
         assert_eq!(judge("prlimit64", &[0]), ALLOW);
     }
-    let filters = base(Architecture::X86_64, true).unwrap();
+    let filters = base(Architecture::X86_64, Families::Held).unwrap();
     let chmod = Architecture::X86_64.number("chmod").unwrap() as u32;
     assert_eq!(
         run_with(
@@ -217,8 +224,8 @@ fn no_file_gets_a_bit_that_acts_for_its_owner() {
 #[test]
 fn sockets_are_of_families_that_a_network_namespace_holds() {
     let socket = Architecture::X86_64.number("socket").unwrap() as u32;
-    let judge = |own: bool, family: i32| {
-        let filters = base(Architecture::X86_64, own).unwrap();
+    let judge = |families: Families, family: i32| {
+        let filters = base(Architecture::X86_64, families).unwrap();
         run_with(
             &filters[0],
             AUDIT_ARCH_X86_64,
@@ -226,17 +233,25 @@ fn sockets_are_of_families_that_a_network_namespace_holds() {
             [family as u64, 0, 0, 0, 0, 0],
         )
     };
-    for family in HELD_FAMILIES {
-        assert_eq!(judge(true, family), ALLOW);
-    }
-    for family in [
+    let other = [
         libc::AF_VSOCK,
         libc::AF_PACKET,
         libc::AF_ALG,
         libc::AF_BLUETOOTH,
-    ] {
-        assert_eq!(judge(true, family), RETURN_EPERM);
-        assert_eq!(judge(false, family), ALLOW);
+    ];
+    for family in HELD_FAMILIES.into_iter().chain(other) {
+        let is_held = HELD_FAMILIES.contains(&family);
+        let is_unix = family == libc::AF_UNIX;
+        for (families, is_open) in [
+            (Families::All, true),
+            (Families::NotUnix, !is_unix),
+            (Families::Held, is_held),
+            (Families::HeldNotUnix, is_held && !is_unix),
+            (Families::Unix, is_unix),
+        ] {
+            let expected = if is_open { ALLOW } else { RETURN_EPERM };
+            assert_eq!(judge(families, family), expected, "{families:?} {family}");
+        }
     }
 }
 

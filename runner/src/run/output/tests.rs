@@ -223,7 +223,9 @@ fn a_lost_blob_costs_the_blob_alone_and_is_said() {
             output,
             unmeasured,
             loss,
+            remembered,
         } = seen.captured;
+        assert!(remembered.is_empty());
         let whole = model(&bytes, Some(15_000));
         assert_eq!((output.bytes, output.sha256), (whole.bytes, whole.sha256));
         assert_eq!(output.kept, U53::from(4096), "{fault:?}");

@@ -3,6 +3,7 @@
 use ledger::facts::control::Control;
 use ledger::facts::policy::{Nesting, NetworkMode, Policy};
 
+use super::ablation;
 use crate::mechanism::identity::DEFAULT_INSIDE;
 use crate::mechanism::owners::{self, HostIds};
 use crate::mechanism::seccomp::Architecture;
@@ -14,8 +15,15 @@ const LAUNCH_CALLS: [&str; 4] = ["execve", "exit_group", "read", "write"];
 
 pub(super) fn answer(control: Control, policy: &Policy, job: &Job) -> Answer {
     let cannot = |reason: Reason| Answer::Cannot(reason.into());
-    let intends = |mechanism| Answer::Intends(Intent::by(mechanism));
-    let limited = |mechanism, unit: &str| match policy.limit_of(control) {
+    if job.leaves_out(control) {
+        return cannot(if ablation::is_possible(control, job) {
+            Reason::ABLATED
+        } else {
+            Reason::ABLATION_NOT_POSSIBLE
+        });
+    }
+    let intends = |mechanism: &'static str| Answer::Intends(Intent::by(mechanism));
+    let limited = |mechanism: &'static str, unit: &str| match policy.limit_of(control) {
         Some((_, Some(limit))) => {
             Answer::Intends(Intent::by(mechanism).limited(format!("{limit}{unit}")))
         }
@@ -23,6 +31,14 @@ pub(super) fn answer(control: Control, policy: &Policy, job: &Job) -> Answer {
     };
     match control {
         Control::Network => match policy.network.mode {
+            // The host's network namespace holds the abstract sockets that are to be reached.
+            NetworkMode::None | NetworkMode::Loopback if job.leaves_out(Control::Ipc) => {
+                Answer::Intends(
+                    Intent::by("seccomp, unix sockets alone")
+                        .limited("none")
+                        .backed("landlock"),
+                )
+            }
             NetworkMode::None => Answer::Intends(
                 Intent::by("network-namespace")
                     .limited("none")
@@ -44,7 +60,10 @@ pub(super) fn answer(control: Control, policy: &Policy, job: &Job) -> Answer {
         }
         Control::Process => intends("pid-namespace, fresh /proc"),
         Control::Environment => intends("execve with the policy's variables alone"),
-        Control::Privilege if job.as_root => cannot(Reason::RUNS_AS_ROOT),
+        // Host root needs no capability to have one.
+        Control::Privilege if job.as_root || ablation::is_host_root(job) => {
+            cannot(Reason::RUNS_AS_ROOT)
+        }
         Control::Privilege if !policy.process.capabilities.is_empty() => {
             cannot(Reason::KEEPS_CAPABILITIES)
         }
@@ -59,7 +78,7 @@ pub(super) fn answer(control: Control, policy: &Policy, job: &Job) -> Answer {
         Control::Devices => intends("minimal /dev, nodev mounts"),
         Control::User if job.as_root => cannot(Reason::RUNS_AS_ROOT),
         Control::User => answer_user(policy),
-        Control::Ipc if policy.network.mode == NetworkMode::Unrestricted => match policy.nesting {
+        Control::Ipc if !ablation::has_own_network(policy, job) => match policy.nesting {
             // Abstract sockets belong to the network namespace, which is the host's.
             Nesting::Deny => intends("ipc-namespace, landlock scope, own root"),
             Nesting::Allow => cannot(Reason::ABSTRACT_SOCKETS_SHARED),

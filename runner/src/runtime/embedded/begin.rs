@@ -2,18 +2,22 @@
 
 use std::collections::BTreeMap;
 
+use ledger::facts::control::Control;
 use ledger::facts::policy::Policy;
 
-use super::launch;
 use super::namespaces::drop_refused;
+use super::{ablation, launch};
 use crate::mechanism::Outcomes;
 use crate::mechanism::identity::{DEFAULT_INSIDE, IdentitySpec};
 use crate::mechanism::owners::HostIds;
-use crate::plan::{Asked, Begun, LaunchError, Streams};
+use crate::plan::{Asked, Begun, Job, LaunchError, Streams};
 use crate::sys::starter::Starter;
 
 /// The ids that the workload has inside.
-pub(super) fn inside(policy: &Policy, ids: &HostIds) -> IdentitySpec {
+pub(super) fn inside(policy: &Policy, job: &Job, ids: &HostIds) -> IdentitySpec {
+    if job.leaves_out(Control::User) {
+        return ablation::inside(policy, ids);
+    }
     IdentitySpec {
         uid: policy.process.user.unwrap_or(DEFAULT_INSIDE),
         gid: policy.process.group.unwrap_or(DEFAULT_INSIDE),
@@ -25,7 +29,7 @@ pub(super) fn inside(policy: &Policy, ids: &HostIds) -> IdentitySpec {
 /// not refused for certain; `failed` is what came of an attempt before.
 pub(super) fn make(
     mut failed: Option<LaunchError>,
-    policy: &Policy,
+    (policy, job): (&Policy, &Job),
     (wanted, mut possible): (libc::c_int, libc::c_int),
     streams: &Streams,
     ids: &mut HostIds,
@@ -35,7 +39,7 @@ pub(super) fn make(
         let begun = match failed.take() {
             Some(error) => Err(error),
             None => {
-                let inside = inside(policy, ids);
+                let inside = inside(policy, job, ids);
                 launch::begin(possible, launch::again(streams)?, |pid| {
                     ids.write_maps(pid, &inside)
                 })
@@ -70,14 +74,14 @@ pub(super) fn make(
 
 /// Waits for a pid 1 that was asked for; beside it, who made it.
 pub(super) fn made(
-    policy: &Policy,
+    (policy, job): (&Policy, &Job),
     mut begun: Begun,
 ) -> Result<(Begun, Option<Starter>), LaunchError> {
     let Some(asked) = begun.take_asked() else {
         return Ok((begun, None));
     };
     let mut ids = begun.ids.take().ok_or_else(super::no_ids)?;
-    let inside = inside(policy, &ids);
+    let inside = inside(policy, job, &ids);
     let Asked {
         starter,
         control,
@@ -96,7 +100,7 @@ pub(super) fn made(
     let namespaces = (begun.wanted, begun.namespaces);
     let mut made = make(
         failed,
-        policy,
+        (policy, job),
         namespaces,
         &streams,
         &mut ids,

@@ -1,8 +1,9 @@
 //! From what became of each mechanism to what is declared.
 
 use ledger::facts::control::Control;
-use ledger::facts::policy::{Nesting, NetworkMode};
+use ledger::facts::policy::Nesting;
 
+use super::ablation;
 use super::namespaces::OPTIONAL;
 use crate::init::wire::Spec;
 use crate::mechanism::identity::DEFAULT_INSIDE;
@@ -67,12 +68,12 @@ pub(super) fn expected(
     Expected {
         namespaces,
         ids: Some((ids.host_uid(), ids.host_gid())),
-        no_privilege: true,
+        no_privilege: spec.give_up_privilege,
         base_filters: spec.base.len(),
         inherited_filters: read_back::inherited_filters(),
         seccomp: spec.seccomp.is_some(),
         open_files: spec.open_files,
-        session: true,
+        session: spec.session,
         own_root: true,
         read_only,
         writable,
@@ -80,14 +81,21 @@ pub(super) fn expected(
         protected: protected.collect(),
         pinned: pinned.collect(),
         mapped,
-        own_proc: true,
+        own_proc: !plan.job.leaves_out(Control::Process),
     }
 }
 
 /// Which mechanisms must be in effect for a control to be declared.
 fn mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
+    let mut needed = usual_mechanisms(control, plan);
+    needed.extend(ablation::stands_in(control, plan));
+    needed
+}
+
+fn usual_mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
     let tree = ["namespace-mount", "pivot-root"];
     match control {
+        Control::Network if plan.job.leaves_out(Control::Ipc) => vec!["base-filter"],
         // What a source shows of the host's sysfs and proc is covered like what it shows of evidence.
         Control::Network if !plan.tree.kernel.is_empty() => {
             vec!["namespace-network", "base-filter", "proc-mask"]
@@ -128,7 +136,7 @@ fn mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
             }
             needed
         }
-        Control::Ipc if plan.policy.network.mode == NetworkMode::Unrestricted => {
+        Control::Ipc if !ablation::has_own_network(&plan.policy, &plan.job) => {
             vec!["namespace-ipc", "landlock", "namespace-mount", "pivot-root"]
         }
         Control::Ipc => vec![

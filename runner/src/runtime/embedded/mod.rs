@@ -1,25 +1,26 @@
 //! **embedded**: namespaces, a root of its own, seccomp and Landlock, by the runner alone. Nothing to install;
 //! works as root and as an ordinary user.
 
+mod ablation;
 mod answers;
 mod begin;
 mod effect;
 mod namespaces;
 mod prepared;
+mod sockets;
 mod steps;
 mod tree;
 
 use std::cell::RefCell;
 
 use ledger::facts::control::Control;
-use ledger::facts::policy::{NetworkMode, Policy};
+use ledger::facts::policy::Policy;
 
 use super::launch;
 use super::read_back;
 use crate::init::wire::ProgramReport;
-use crate::mechanism::owners::HostIds;
 use crate::mechanism::{Failure, Outcomes};
-use crate::plan::{Answer, Begun, Job, Launch, LaunchError, Plan, Runtime, Streams};
+use crate::plan::{Answer, Begun, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams};
 use crate::sys::process;
 use crate::sys::starter::Starter;
 use begin::{made, make};
@@ -37,7 +38,7 @@ pub struct Embedded {
 }
 
 impl Runtime for Embedded {
-    fn id(&self) -> &'static str {
+    fn id(&self) -> &str {
         "embedded"
     }
 
@@ -57,25 +58,32 @@ impl Runtime for Embedded {
     fn begin(&self, policy: &Policy, job: &Job, streams: Streams) -> Result<Begun, LaunchError> {
         let mut wanted = NEEDED;
         for namespace in &OPTIONAL {
-            let host_network = policy.network.mode == NetworkMode::Unrestricted;
-            if !(host_network && namespace.flag == libc::CLONE_NEWNET) {
+            let is_wanted = match namespace.flag {
+                libc::CLONE_NEWNET => ablation::has_own_network(policy, job),
+                libc::CLONE_NEWIPC => !job.leaves_out(Control::Ipc),
+                _ => true,
+            };
+            if is_wanted {
                 wanted |= namespace.flag;
             }
         }
         let mut outcomes = Outcomes::default();
-        let mut ids = HostIds::choose(job.as_root).map_err(|error| LaunchError::Step {
+        let mut ids = ablation::host_ids(job).map_err(|error| LaunchError::Step {
             what: error_chain(&error),
         })?;
         let possible = possible_namespaces(wanted, &mut outcomes)?;
         let asked = match self.starter.take() {
-            Some(starter) => launch::ask(starter, possible, streams),
-            None => Err(streams),
+            // It was started before, and does not hold what this process holds now.
+            Some(starter) if !job.leaves_out(Control::Descriptors) => {
+                launch::ask(starter, possible, streams)
+            }
+            _ => Err(streams),
         };
         let mut begun = match asked {
             Ok(asked) => Begun::asked(asked, possible),
             Err(streams) => make(
                 None,
-                policy,
+                (policy, job),
                 (wanted, possible),
                 &streams,
                 &mut ids,
@@ -117,6 +125,16 @@ fn build(
     mut begun: Begun,
     meanwhile: &mut dyn FnMut(),
 ) -> Result<Launch, LaunchError> {
+    if let Some(control) = plan.job.ablate
+        && !ablation::is_possible(control, &plan.job)
+    {
+        return Err(LaunchError::Step {
+            what: format!(
+                "{control} cannot be left out: {}",
+                Reason::ABLATION_NOT_POSSIBLE
+            ),
+        });
+    }
     // What a specification is made for.
     let basis = |begun: &Begun| {
         let ids = begun.ids.as_ref();
@@ -131,7 +149,7 @@ fn build(
     // While the starter still makes pid 1.
     let (mut prepared, on) = prepare(&begun)?;
     let starter;
-    (begun, starter) = made(&plan.policy, begun)?;
+    (begun, starter) = made((&plan.policy, &plan.job), begun)?;
     if basis(&begun) != on {
         drop(prepared);
         (prepared, _) = prepare(&begun)?;
@@ -148,7 +166,8 @@ fn build(
     let ids = begun.ids.take().ok_or_else(no_ids)?;
     let mut expected = None;
     let mut seen = Outcomes::default();
-    let init = launch::build(&mut begun, &spec, &planted, meanwhile, |pid, tree| {
+    let sent = (planted.as_slice(), plan.job.caller_terminal.as_deref());
+    let init = launch::build(&mut begun, &spec, sent, meanwhile, |pid, tree| {
         let mut all = effect::expected(plan, &spec, &ids, wanted, mapped);
         all.masks.retain(|mask| !tree.unreachable.contains(mask));
         read_back::tree(pid, &all, &mut seen);
@@ -181,7 +200,7 @@ fn build(
     let mut effect = effect::effect(plan, &outcomes, program, &ids);
     effect.tier = Some(TIER_FULL);
     effect.host_uid = host_uid;
-    effect.launch = steps::describe(&spec, &ids, possible);
+    effect.launch = steps::describe(&spec, &ids, possible, plan.job.ablate);
     let workspace = if plan.tree.has_own_workspace() {
         workspace(init.pid)
     } else {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ledger::facts::control::Control;
 use ledger::facts::policy::{Nesting, NetworkMode};
 
-use super::{begin, error_chain, launch, tree};
+use super::{ablation, begin, error_chain, launch, tree};
 use crate::init::wire::Spec;
 use crate::mechanism::landlock::LandlockSpec;
 use crate::mechanism::owners::{HostIds, MapOwnersError};
@@ -30,8 +30,10 @@ impl Prepared {
         ids: &HostIds,
         namespaces: libc::c_int,
     ) -> Result<Self, LaunchError> {
-        let inside = begin::inside(&plan.policy, ids);
+        let inside = begin::inside(&plan.policy, &plan.job, ids);
         let has = |flag| namespaces & flag != 0;
+        let applies = |control| !plan.job.leaves_out(control);
+        let seals_in = plan.policy.nesting == Nesting::Deny;
         let built =
             tree::build(plan, ids, &inside, has(libc::CLONE_NEWIPC)).map_err(refused_owner)?;
         let tree::Built {
@@ -47,12 +49,22 @@ impl Prepared {
             protect,
             loopback: has(libc::CLONE_NEWNET) && plan.policy.network.mode == NetworkMode::Loopback,
             host_name: has(libc::CLONE_NEWUTS),
-            deny_user_namespaces: plan.policy.nesting == Nesting::Deny,
-            give_up_privilege: true,
-            open_files: plan.policy.resources.open_files.map(|limit| limit.value()),
-            landlock: (plan.policy.nesting == Nesting::Deny).then(|| landlock(plan)),
+            deny_user_namespaces: seals_in && applies(Control::Privilege),
+            give_up_privilege: applies(Control::Privilege),
+            session: applies(Control::Terminal),
+            session_keyring: applies(Control::Ipc),
+            close_descriptors: applies(Control::Descriptors),
+            open_files: plan
+                .policy
+                .resources
+                .open_files
+                .filter(|_| applies(Control::Files))
+                .map(|limit| limit.value()),
+            landlock: seals_in.then(|| landlock(plan)),
             terminal: plan.job.terminal,
             owns_tree: has(libc::CLONE_NEWPID),
+            caller_terminal: plan.job.caller_terminal.is_some(),
+            leaves_tree: false,
             planted: u32::try_from(planted.len()).unwrap_or(u32::MAX),
             program: Some(launch::program(plan)),
             fault: fault::text(),
@@ -112,8 +124,7 @@ fn base_filters(plan: &Plan) -> Result<Vec<Vec<crate::sys::filter::Instruction>>
     let Some(architecture) = Architecture::native() else {
         return Ok(Vec::new());
     };
-    let network_is_own = plan.policy.network.mode != NetworkMode::Unrestricted;
-    let compiled = seccomp::base(architecture, network_is_own);
+    let compiled = seccomp::base(architecture, ablation::families(&plan.policy, &plan.job));
     compiled.map_err(|error| LaunchError::Step {
         what: error_chain(&error),
     })
@@ -125,9 +136,15 @@ fn landlock(plan: &Plan) -> LandlockSpec {
         .to_vec();
     let binds = plan.tree.binds.iter().filter(|bind| !bind.read_only);
     writable.extend(binds.map(|bind| bind.target.to_string_lossy().into_owned()));
+    if plan.job.leaves_out(Control::Filesystem) {
+        writable = vec!["/".to_owned()];
+    }
+    let applies = |control| !plan.job.leaves_out(control);
     LandlockSpec {
         writable,
-        deny_tcp: plan.policy.network.mode == NetworkMode::None,
-        must_scope: plan.policy.network.mode == NetworkMode::Unrestricted,
+        deny_tcp: plan.policy.network.mode == NetworkMode::None && applies(Control::Network),
+        must_scope: !ablation::has_own_network(&plan.policy, &plan.job) && applies(Control::Ipc),
+        scope_sockets: applies(Control::Ipc),
+        no_new_privs: applies(Control::Privilege),
     }
 }

@@ -1,12 +1,20 @@
 //! A launch in words, for the record.
 
+use ledger::facts::control::Control;
+
 use crate::init::wire::Spec;
 use crate::mechanism::owners::HostIds;
 use crate::mechanism::root::{Mask, What};
 
 /// The steps of this launch, in words: the embedded runtime has no command line of its own.
-pub(super) fn describe(spec: &Spec, ids: &HostIds, namespaces: libc::c_int) -> Vec<String> {
+pub(super) fn describe(
+    spec: &Spec,
+    ids: &HostIds,
+    namespaces: libc::c_int,
+    left_out: Option<Control>,
+) -> Vec<String> {
     let mut steps = vec!["embedded".to_owned()];
+    steps.extend(left_out.map(|control| format!("without {control}")));
     let names = [
         (libc::CLONE_NEWUSER, "user"),
         (libc::CLONE_NEWNS, "mount"),
@@ -56,7 +64,9 @@ pub(super) fn describe(spec: &Spec, ids: &HostIds, namespaces: libc::c_int) -> V
                 .map(|path| format!("protect {}", folder.folder.join(path).display())),
         );
     }
-    steps.push("no-capabilities".to_owned());
+    if spec.give_up_privilege {
+        steps.push("no-capabilities".to_owned());
+    }
     steps.extend(spec.open_files.map(|limit| format!("open-files {limit}")));
     steps.extend(
         spec.seccomp

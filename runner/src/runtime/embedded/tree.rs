@@ -1,7 +1,12 @@
 //! From the files that a plan shows to the steps that put them in place.
 
+mod without;
+
+use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+
+use ledger::facts::control::Control;
 
 use crate::init::wire::planted_number;
 use crate::mechanism::identity::IdentitySpec;
@@ -158,26 +163,28 @@ pub(super) fn build(
             cover_secrets(&mut built, plan)?;
         }
         Shape::Custom(folder) => show_children(&mut built, folder)?,
+        Shape::Host => without::show_host(&mut built)?,
     }
     devices(&mut built, plan, own_ipc);
     let bytes = plan.tree.own_bytes;
-    built.put("/proc", What::Processes);
-    built.put(
-        "/tmp",
-        What::Memory {
-            mode: 0o1777,
-            bytes,
-        },
-    );
-    built.put(
-        "/var/tmp",
-        What::Memory {
-            mode: 0o1777,
-            bytes,
-        },
-    );
+    if plan.job.leaves_out(Control::Process) {
+        built.show(
+            Path::new("/proc"),
+            Source::Path("/proc".into()),
+            false,
+            false,
+        );
+    } else {
+        built.put("/proc", What::Processes);
+    }
+    if plan.tree.shape != Shape::Host {
+        for path in ["/tmp", "/var/tmp"] {
+            let mode = 0o1777;
+            built.put(path, What::Memory { mode, bytes });
+        }
+        built.put("/run", What::Folder);
+    }
     built.put("/workspace", What::Memory { mode: 0o755, bytes });
-    built.put("/run", What::Folder);
     for secret in &plan.job.secrets {
         let path = format!("/run/secrets/{}", secret.name);
         built.put(
@@ -189,6 +196,9 @@ pub(super) fn build(
         );
     }
     show_binds(&mut built, plan, ids)?;
+    if plan.job.leaves_out(Control::Ipc) {
+        without::show_sockets(&mut built, plan, ids);
+    }
     built
         .root
         .masks
@@ -249,6 +259,15 @@ fn make_up_etc(built: &mut Built, plan: &Plan, inside: &IdentitySpec) {
 
 /// What cannot be listed cannot be shown: an empty tree would look like an empty folder.
 fn show_children(built: &mut Built, folder: &Path) -> Result<(), MapOwnersError> {
+    for name in names(folder)? {
+        if !OWN.iter().any(|own| name == *own) {
+            built.show_as_it_is(&folder.join(&name), &Path::new("/").join(&name));
+        }
+    }
+    Ok(())
+}
+
+fn names(folder: &Path) -> Result<Vec<OsString>, MapOwnersError> {
     let listed = std::fs::read_dir(folder).and_then(|entries| {
         entries
             .map(|entry| Ok(entry?.file_name()))
@@ -256,12 +275,7 @@ fn show_children(built: &mut Built, folder: &Path) -> Result<(), MapOwnersError>
     });
     let mut names = listed.map_err(|error| unreadable(folder, &error))?;
     names.sort();
-    for name in names {
-        if !OWN.iter().any(|own| name == *own) {
-            built.show_as_it_is(&folder.join(&name), &Path::new("/").join(&name));
-        }
-    }
-    Ok(())
+    Ok(names)
 }
 
 /// The home folders' secrets, wherever accounts say homes are.
@@ -352,6 +366,9 @@ fn shown_at(secret: &Path) -> Vec<PathBuf> {
 }
 
 fn devices(built: &mut Built, plan: &Plan, own_ipc: bool) {
+    if plan.job.leaves_out(Control::Devices) {
+        return without::devices(built, plan, own_ipc);
+    }
     let allowed = plan.policy.devices.allow.iter();
     let allowed = allowed.filter(|path| !crate::plan::OWN_DEVICES.contains(&path.as_str()));
     let allowed = allowed.map(|path| path.trim_start_matches("/dev/").to_owned());
@@ -378,13 +395,14 @@ fn devices(built: &mut Built, plan: &Plan, own_ipc: bool) {
         built.put(Path::new("/dev").join(name), What::Link(to.into()));
     }
     built.put("/dev/pts", What::Terminals);
-    built.put(
-        "/dev/shm",
-        What::Memory {
-            mode: 0o1777,
-            bytes: plan.tree.own_bytes,
-        },
-    );
+    let memory = Path::new("/dev/shm");
+    if plan.tree.shape == Shape::Host && memory.is_dir() {
+        built.show(memory, Source::Path(memory.to_owned()), false, false);
+    } else {
+        let bytes = plan.tree.own_bytes;
+        let mode = 0o1777;
+        built.put(memory, What::Memory { mode, bytes });
+    }
     if own_ipc {
         built.put("/dev/mqueue", What::MessageQueues);
     }

@@ -1,0 +1,302 @@
+//! **Suite**: the table of probes, a row each (PROBES.md §3).
+//!
+//! As a blob it is the JCS of the whole table with every program's hash filled in, so that a probe record names
+//! exactly what was run. A row without `program` is the runner's own probe program; one with `program` is a third
+//! party's, whose lines are its own word and never a measurement (PROBES.md §1 rule 9).
+
+use serde::{Deserialize, Serialize};
+
+use super::control::Control;
+use super::host::HostFacts;
+use super::probe::{Errno, ProbeName};
+use crate::bytes::hash::Hash;
+
+/// `schema` of every suite.
+pub const SUITE_SCHEMA: &str = "containment-ledger/suite/v1";
+
+/// A table of probes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Suite {
+    /// The rows, in the order in which they are run.
+    pub probes: Vec<Probe>,
+    /// SHA-256 of the runner's own probe program; filled in for the blob.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Hash>,
+    /// [`SUITE_SCHEMA`].
+    pub schema: String,
+}
+
+/// A row: one program run that makes one or more checks of one control.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Probe {
+    /// What the program gets as arguments.
+    pub arguments: Vec<String>,
+    /// The arms in which it runs.
+    pub arms: Vec<Arm>,
+    /// What it checks.
+    pub checks: Vec<Check>,
+    /// The control that it attacks.
+    pub control: Control,
+    /// Its name, unique in the suite.
+    pub id: ProbeName,
+    /// A third party's program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<ProbeProgram>,
+    /// What it may do to the machine.
+    pub risk: Risk,
+}
+
+/// A third party's program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProbeProgram {
+    /// Its path below the suite's folder.
+    pub path: String,
+    /// SHA-256 of its content; filled in for the blob.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<Hash>,
+}
+
+/// One check of a row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Check {
+    /// Its name within the control.
+    pub check: ProbeName,
+    /// Errors with which an attack that was refused ends; `none` where it ends without one (an empty list).
+    pub denied: Vec<Errno>,
+    /// What the host must have for the attack to be possible at all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<Need>,
+    /// How an escape is seen from outside.
+    pub oracle: Oracle,
+    /// Which allowed operation of the same kind must succeed.
+    pub twin: TwinKind,
+}
+
+macro_rules! words {
+    ($(#[$doc:meta])+ $kind:ident { $($(#[$meaning:meta])+ $variant:ident $word:literal,)+ }) => {
+        $(#[$doc])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum $kind { $($(#[$meaning])+ #[serde(rename = $word)] $variant,)+ }
+
+        impl $kind {
+            /// Every word.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The word.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)+ }
+            }
+        }
+
+        impl std::fmt::Display for $kind {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+words! {
+    /// Under what a probe runs (PROBES.md §1 rule 1).
+    Arm {
+        /// Bare: the same check must escape.
+        Baseline "baseline",
+        /// In the same runtime with this one control left out: it must escape.
+        Ablation "ablation",
+        /// Under the whole policy: this is what the verdict is about.
+        Run "run",
+    }
+}
+
+words! {
+    /// What a probe may do to the machine.
+    Risk {
+        /// It only observes.
+        Controlled "controlled",
+        /// It uses a resource up, with an absolute cap, and never runs bare.
+        ResourceAbuse "resource-abuse",
+    }
+}
+
+words! {
+    /// How an escape is seen by the controller, which is outside.
+    Oracle {
+        /// The run's nonce arrived at one of its listeners.
+        Listener "listener",
+        /// A secret that it planted was printed.
+        Secret "secret",
+        /// A file that it planted changed.
+        Canary "canary",
+        /// A process of its own got a signal.
+        Signal "signal",
+        /// The runner itself measures the effect (deadline, cap, heartbeat, identity of a peer, resources used).
+        Host "host",
+        /// Nobody outside can see it: what is known is the line, bound to the run, beside the arms that escaped.
+        Line "line",
+    }
+}
+
+words! {
+    /// The allowed operation of the same kind that must succeed inside.
+    TwinKind {
+        /// One that the policy allows: the line says `twin=ok`.
+        Allowed "allowed",
+        /// The policy allows none: the line, bound to the run, shows that the probe ran, and the listener took the
+        /// controller's own call before and after.
+        Instrument "instrument",
+    }
+}
+
+words! {
+    /// Something without which the attack is impossible on a host, whatever the sandbox does.
+    Need {
+        /// The host speaks IPv6.
+        Ipv6 "ipv6",
+        /// The kernel lets programs inject input into a terminal (`dev.tty.legacy_tiocsti`).
+        Tiocsti "tiocsti",
+        /// No Yama keeps processes of one user apart (`kernel.yama.ptrace_scope`).
+        NoYama "no-yama",
+        /// Ordinary users may make user namespaces.
+        UserNamespaces "user-namespaces",
+        /// The runner is root.
+        Root "root",
+        /// An x86 machine, with its second set of system calls.
+        X86 "x86",
+    }
+}
+
+impl Need {
+    /// The fact of the host that stands in the way; `None` when it has the thing, or nothing is known.
+    #[must_use]
+    pub fn missing_on(self, host: &HostFacts) -> Option<String> {
+        let sysctl = |name: &str| host.sysctls.get(name).map(String::as_str);
+        let is = |name: &str, bad: &dyn Fn(&str) -> bool| {
+            let value = sysctl(name).filter(|value| bad(value))?;
+            Some(format!("{name} = {value}"))
+        };
+        match self {
+            Self::Ipv6 => is("net.ipv6.conf.all.disable_ipv6", &|value| value == "1"),
+            Self::Tiocsti => is("dev.tty.legacy_tiocsti", &|value| value == "0"),
+            Self::NoYama => is("kernel.yama.ptrace_scope", &|value| value != "0"),
+            Self::UserNamespaces => is("user.max_user_namespaces", &|value| value == "0")
+                .or_else(|| is("kernel.unprivileged_userns_clone", &|value| value == "0"))
+                .or_else(|| {
+                    is("kernel.apparmor_restrict_unprivileged_userns", &|value| {
+                        value == "1"
+                    })
+                    .filter(|_| host.uid != 0)
+                }),
+            Self::Root => (host.uid != 0).then(|| format!("uid = {}", host.uid)),
+            Self::X86 => {
+                let name = &host.architecture;
+                (name != "x86_64").then(|| format!("architecture = {name}"))
+            }
+        }
+    }
+}
+
+/// Most rows of a suite, and most checks of a row.
+pub const MAX_ROWS: usize = 256;
+
+/// What is wrong with a suite.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SuiteError {
+    /// Another form.
+    #[error("schema {found:?}, expected {SUITE_SCHEMA:?}")]
+    Schema {
+        /// What was found.
+        found: String,
+    },
+    /// Too much.
+    #[error("{found} {what}, expected 1 to {MAX_ROWS}")]
+    Count {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        found: usize,
+    },
+    /// Two rows of one name, or two checks.
+    #[error("{0} stands twice")]
+    Twice(String),
+    /// No arm in which the verdict could be measured.
+    #[error("probe {0} has no arm `run`")]
+    NoRun(ProbeName),
+    /// A probe that uses resources up may not run bare.
+    #[error("probe {0} is of risk resource-abuse and has the arm `baseline`")]
+    BareAbuse(ProbeName),
+    /// A check that no error is a refusal of.
+    #[error("check {0} names no denied error")]
+    NoDenial(String),
+}
+
+impl Suite {
+    /// Checks what the form alone does not.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), SuiteError> {
+        if self.schema != SUITE_SCHEMA {
+            return Err(SuiteError::Schema {
+                found: self.schema.chars().take(80).collect(),
+            });
+        }
+        let count = |what, found| match found {
+            1..=MAX_ROWS => Ok(()),
+            found => Err(SuiteError::Count { what, found }),
+        };
+        count("probes", self.probes.len())?;
+        let mut seen = std::collections::BTreeSet::new();
+        let mut once = |name: String| match seen.insert(name.clone()) {
+            true => Ok(()),
+            false => Err(SuiteError::Twice(name)),
+        };
+        for probe in &self.probes {
+            once(format!("probe {}", probe.id))?;
+            count("checks", probe.checks.len())?;
+            if !probe.arms.contains(&Arm::Run) {
+                return Err(SuiteError::NoRun(probe.id.clone()));
+            }
+            if probe.risk == Risk::ResourceAbuse && probe.arms.contains(&Arm::Baseline) {
+                return Err(SuiteError::BareAbuse(probe.id.clone()));
+            }
+            for check in &probe.checks {
+                let id = probe.check_id(check);
+                if check.denied.is_empty() {
+                    return Err(SuiteError::NoDenial(id));
+                }
+                once(format!("check {id}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The row and the check of an id such as `network/tcp4`.
+    #[must_use]
+    pub fn find(&self, id: &str) -> Option<(&Probe, &Check)> {
+        let mut all = self
+            .probes
+            .iter()
+            .flat_map(|probe| probe.checks.iter().map(move |check| (probe, check)));
+        all.find(|(probe, check)| probe.check_id(check) == id)
+    }
+}
+
+impl Probe {
+    /// `network/tcp4`.
+    #[must_use]
+    pub fn check_id(&self, check: &Check) -> String {
+        format!("{}/{}", self.control, check.check)
+    }
+
+    /// Whether it is the runner's own program.
+    #[must_use]
+    pub const fn is_own(&self) -> bool {
+        self.program.is_none()
+    }
+}

@@ -1,0 +1,420 @@
+//! `runner matrix`: measure what the runtimes of this host really contain.
+
+mod table;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::{ArgAction, Args};
+use ledger::bytes::hash::Hash;
+use ledger::facts::host::HostFacts;
+use serde::Serialize;
+
+use super::choose::{choose_runtime, load_policy, native_is_allowed};
+use super::exec::ExecError;
+use super::ledger as ledgers;
+use super::{FAILED, Global, USAGE, report};
+use crate::measure::arms::{ArmError, Bench};
+use crate::measure::cells::Shown;
+use crate::measure::gate::{ParseRequirementError, Requirement, objections};
+use crate::measure::listen::own_addresses;
+use crate::measure::matrix::Progress;
+use crate::measure::plant::mark::{MarkError, sweep};
+use crate::measure::plant::six_places;
+use crate::measure::program::{PROGRAM, SUITE};
+use crate::measure::record::{RecordMatrixError, keep_suite, record};
+use crate::measure::suite::{LoadSuiteError, Loaded, own, third_party};
+use crate::plan::Runtime;
+use crate::run::Ledger;
+
+/// Declared and effective disagree.
+const DISAGREES: u8 = 12;
+/// How long a measurement goes on before its progress is shown.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+const STATUSES: &str = "Exit status: 0 measured; 12 with --strict for a false guarantee, a declared control of which no check came to a \
+result, or a runtime of which nothing was measured, and for a missed --require; 2 wrong usage; 125 the runner failed, or a record cannot \
+be kept. An escape from a control that nobody declared is an honest gap and fails nothing.";
+
+/// What `matrix` takes.
+#[derive(Debug, Args)]
+#[command(after_help = STATUSES)]
+pub(super) struct MatrixArgs {
+    /// Measure this runtime; may be repeated [default: embedded]
+    #[arg(long, value_name = "RUNTIME", action = ArgAction::Append)]
+    runtime: Vec<String>,
+    /// A policy of the catalogue, or a file
+    #[arg(
+        short = 'P',
+        long,
+        value_name = "NAME|FILE",
+        default_value = "containment-audit"
+    )]
+    policy: String,
+    /// Run the probes of this folder instead of the runner's own; what they say of themselves is self-reported
+    #[arg(long, value_name = "DIR")]
+    suite: Option<PathBuf>,
+    /// Fail for a false guarantee and for what is declared and not measured
+    #[arg(long)]
+    strict: bool,
+    /// Fail unless this was found: [RUNTIME:]CHECK|CONTROL=VERDICT; may be repeated
+    #[arg(long, value_name = "WHAT", action = ArgAction::Append)]
+    require: Vec<String>,
+    /// Run no probe bare: cells rest on the arm without the control alone
+    #[arg(long)]
+    no_baseline: bool,
+    /// Allow the native runtime to be measured, which isolates nothing
+    #[arg(long)]
+    allow_native: bool,
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+enum MatrixError {
+    /// The policy.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Policy(#[from] ExecError),
+    /// The ledger.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Ledger(#[from] ledgers::LedgerError),
+    /// The suite.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Suite(#[from] LoadSuiteError),
+    /// A requirement.
+    #[error("--require is not understood")]
+    #[diagnostic(code(runner::matrix::require))]
+    Requirement(#[from] ParseRequirementError),
+    /// The host.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Host(#[from] crate::host::GatherHostError),
+    /// A run.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Arm(#[from] ArmError),
+    /// The record.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Record(#[from] RecordMatrixError),
+    /// Where to listen.
+    #[error("cannot list the addresses of this host")]
+    #[diagnostic(code(runner::matrix::addresses))]
+    Addresses(#[source] io::Error),
+    /// What killed measurements left.
+    #[error("cannot look for what killed measurements left")]
+    #[diagnostic(code(runner::matrix::sweep))]
+    Sweep(#[source] MarkError),
+    /// The probe program cannot be put where sandboxes can show it.
+    #[error("cannot write the probe program to {path}", path = path.display())]
+    #[diagnostic(code(runner::matrix::program))]
+    Program {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl MatrixError {
+    const fn status(&self) -> u8 {
+        match self {
+            Self::Policy(_) | Self::Suite(_) | Self::Requirement(_) => USAGE,
+            Self::Ledger(_)
+            | Self::Host(_)
+            | Self::Arm(_)
+            | Self::Record(_)
+            | Self::Addresses(_)
+            | Self::Sweep(_)
+            | Self::Program { .. } => FAILED,
+        }
+    }
+}
+
+pub(super) fn run(global: &Global, args: &MatrixArgs) -> u8 {
+    match measure(global, args) {
+        Ok(status) => status,
+        Err(MatrixError::Policy(ExecError::Policy(error))) => {
+            report::policy_error(error);
+            USAGE
+        }
+        Err(error) => {
+            let status = error.status();
+            report::diagnostic(error);
+            status
+        }
+    }
+}
+
+fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
+    let requirements: Vec<Requirement> = args
+        .require
+        .iter()
+        .map(|text| text.parse())
+        .collect::<Result<_, _>>()?;
+    let policy = load_policy(&args.policy)?;
+    let program = Hash::of(PROGRAM);
+    let suite = match &args.suite {
+        Some(folder) => third_party(folder, program)?,
+        None => own(SUITE, program)?,
+    };
+    let runtimes = runtimes(args)?;
+    let state = ledgers::state_folder()?;
+    let folder = keep_program(&state, &program)?;
+    let place = ledgers::Place::of(global)?;
+    let stamp = ledgers::stamp()?;
+    place.await_remains();
+    let open = || place.open(global, true, false, &stamp);
+    let mut ledger = Ledger::to_open(&open);
+    let now = || crate::host::now(&stamp.clock.boot_id).map_err(io::Error::other);
+    let store = ledger.store().map_err(ledgers::LedgerError::from)?;
+    keep_suite(store, &suite)?;
+    let host = crate::host::gather(store.newest_host().ok().flatten().as_ref())?;
+    let native = crate::runtime::native::Native;
+    let environment: Vec<_> = std::env::vars_os().collect();
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let six = six_places(home.as_deref(), session.as_deref(), &cwd);
+    let addresses = own_addresses().map_err(MatrixError::Addresses)?;
+    let (swept, left) = sweep(&state).map_err(MatrixError::Sweep)?;
+    for what in swept {
+        report::notice_line(&format!(
+            "removed what a killed measurement had planted: {what}"
+        ));
+    }
+    for error in left {
+        report::warning_line(&format!("{error}"));
+    }
+    let bench = Bench {
+        policy: &policy,
+        suite: &suite,
+        program: &folder,
+        bare: (!args.no_baseline).then_some(&native as &dyn Runtime),
+        state: &state,
+        six: &six,
+        addresses: &addresses,
+        evidence: &|| ledgers::evidence(global, true),
+        host: &crate::host::gather,
+        now: &now,
+        environment: &environment,
+        home: home.clone(),
+    };
+    let mut shown = Vec::new();
+    let mut line = ProgressLine::new(global.quiet);
+    for runtime in &runtimes {
+        let cells = bench.measure(runtime.as_ref(), &host, &mut ledger, &mut |progress| {
+            line.show(&progress);
+        });
+        line.clear();
+        shown.extend(cells?);
+    }
+    let cells = shown.iter().map(|shown| shown.cell.clone()).collect();
+    let store = ledger.store().map_err(ledgers::LedgerError::from)?;
+    let stamp = ledgers::stamp()?;
+    let appended = record(store, &suite, &policy, &host, cells, &stamp)?;
+    ledgers::tell(global, store);
+    say(global, &host, &shown, &suite);
+    if !global.quiet {
+        report::notice_line(&format!(
+            "record {}: {}, in {}",
+            appended.sequence,
+            table::summary(&shown),
+            store.root().display()
+        ));
+    }
+    Ok(judge(args, &requirements, &runtimes, &shown))
+}
+
+fn judge(
+    args: &MatrixArgs,
+    requirements: &[Requirement],
+    runtimes: &[Box<dyn Runtime>],
+    shown: &[Shown],
+) -> u8 {
+    let cells: Vec<_> = shown.iter().map(|shown| shown.cell.clone()).collect();
+    let available: Vec<String> = runtimes
+        .iter()
+        .map(|runtime| runtime.id().to_owned())
+        .collect();
+    let mut wrong = if args.strict {
+        objections(&cells, &available)
+    } else {
+        Vec::new()
+    };
+    wrong.extend(
+        requirements
+            .iter()
+            .filter_map(|requirement| requirement.missed(&cells)),
+    );
+    for what in &wrong {
+        report::error_line(what);
+    }
+    if wrong.is_empty() { 0 } else { DISAGREES }
+}
+
+fn runtimes(args: &MatrixArgs) -> Result<Vec<Box<dyn Runtime>>, MatrixError> {
+    let asked: Vec<&str> = if args.runtime.is_empty() {
+        vec!["embedded"]
+    } else {
+        args.runtime.iter().map(String::as_str).collect()
+    };
+    let allowed = args.allow_native || native_is_allowed();
+    let chosen = asked.into_iter().map(|name| choose_runtime(name, allowed));
+    Ok(chosen.collect::<Result<_, _>>()?)
+}
+
+/// The probe program as a file that sandboxes can show: in a folder of its own, named by its content.
+fn keep_program(state: &Path, sha256: &Hash) -> Result<PathBuf, MatrixError> {
+    let folder = state.join("probes").join(sha256.to_string());
+    let path = folder.join("probe");
+    let keep = || -> io::Result<()> {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(&folder)?;
+        match std::fs::read(&path) {
+            Ok(found) if Hash::of(&found) == *sha256 => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let new = folder.join(format!("probe.{}", std::process::id()));
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o755)
+            .open(&new)?;
+        file.write_all(PROGRAM)?;
+        drop(file);
+        std::fs::rename(&new, &path)
+    };
+    keep().map_err(|source| MatrixError::Program {
+        path: path.clone(),
+        source,
+    })?;
+    Ok(folder)
+}
+
+fn say(global: &Global, host: &HostFacts, shown: &[Shown], suite: &Loaded) {
+    if global.is_json() {
+        report::print_json(&Document::new(host, shown));
+        return;
+    }
+    let mut runtimes: Vec<&str> = Vec::new();
+    for shown in shown {
+        if !runtimes.contains(&shown.cell.runtime.as_str()) {
+            runtimes.push(&shown.cell.runtime);
+        }
+    }
+    let mut text = String::new();
+    for runtime in runtimes {
+        let of: Vec<Shown> = shown
+            .iter()
+            .filter(|shown| shown.cell.runtime == runtime)
+            .cloned()
+            .collect();
+        text.push_str(&table::table(runtime, &of, &report::paint_stdout));
+    }
+    if suite.suite.probes.iter().any(|probe| !probe.is_own()) {
+        text.push_str("\n  What a third party's probe says of itself is self-reported.\n");
+    }
+    report::print(&text);
+}
+
+/// `runner/matrix/v1` (DESIGN.md §6).
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    host: &'a HostFacts,
+    cells: Vec<CellOut<'a>>,
+    summary: std::collections::BTreeMap<&'static str, usize>,
+}
+
+#[derive(Serialize)]
+struct CellOut<'a> {
+    runtime: &'a str,
+    dimension: &'a str,
+    check: &'a str,
+    declared: bool,
+    verdict: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undeclared: Option<&'a str>,
+}
+
+impl<'a> Document<'a> {
+    fn new(host: &'a HostFacts, shown: &'a [Shown]) -> Self {
+        let mut summary = std::collections::BTreeMap::new();
+        for shown in shown {
+            *summary.entry(shown.cell.verdict.as_str()).or_default() += 1;
+        }
+        let cells = shown.iter().map(|shown| CellOut {
+            runtime: &shown.cell.runtime,
+            dimension: shown.control(),
+            check: shown.check(),
+            declared: shown.cell.declared,
+            verdict: shown.cell.verdict.as_str(),
+            reason: shown.cell.reason.map(|reason| reason.as_str()),
+            detail: &shown.detail,
+            undeclared: shown.undeclared.as_deref(),
+        });
+        Self {
+            schema: "runner/matrix/v1",
+            host,
+            cells: cells.collect(),
+            summary,
+        }
+    }
+}
+
+/// One line on a terminal that says what is being done, once it takes a while.
+struct ProgressLine {
+    began: Instant,
+    on: bool,
+    shown: bool,
+}
+
+impl ProgressLine {
+    fn new(quiet: bool) -> Self {
+        Self {
+            began: Instant::now(),
+            on: !quiet && io::stderr().is_terminal(),
+            shown: false,
+        }
+    }
+
+    fn show(&mut self, progress: &Progress<'_>) {
+        if !self.on || self.began.elapsed() < PATIENCE {
+            return;
+        }
+        self.shown = true;
+        let Progress {
+            runtime,
+            probe,
+            arm,
+            done,
+            all,
+        } = progress;
+        // A terminal that is gone is no reason to fail.
+        let _ = write!(
+            io::stderr(),
+            "\r\u{1b}[Kmeasuring {runtime}: {} of {all}, {probe} ({arm})",
+            done + 1
+        );
+    }
+
+    fn clear(&mut self) {
+        if self.shown {
+            let _ = write!(io::stderr(), "\r\u{1b}[K");
+            self.shown = false;
+        }
+    }
+}

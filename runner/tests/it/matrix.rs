@@ -1,0 +1,232 @@
+//! `runner matrix` against the real sandbox, against none, and against runtimes that lie.
+
+use std::collections::BTreeMap;
+
+use crate::fakes::fake;
+use crate::kills::verdict_codes;
+use crate::world::{Ran, World, ready};
+
+/// Verdict and reason of each check.
+fn verdicts(ran: &Ran) -> BTreeMap<String, (String, String)> {
+    let document: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(document["schema"], "runner/matrix/v1");
+    let cells = document["cells"].as_array().unwrap();
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let named = cells.iter().map(|cell| {
+        let id = format!("{}/{}", text(&cell["dimension"]), text(&cell["check"]));
+        (id, (text(&cell["verdict"]), text(&cell["reason"])))
+    });
+    named.collect()
+}
+
+/// A suite of some of the runner's own rows, which takes less time than all.
+fn some_rows(world: &World, controls: &[&str]) -> String {
+    let text = include_str!("../../../probes/suite.json");
+    let mut suite: serde_json::Value = serde_json::from_str(text).unwrap();
+    let rows = suite["probes"].as_array_mut().unwrap();
+    rows.retain(|row| controls.contains(&row["control"].as_str().unwrap()));
+    assert_eq!(rows.len(), controls.len());
+    let folder = world.folder("some-rows");
+    std::fs::write(folder.join("suite.json"), suite.to_string()).unwrap();
+    folder.display().to_string()
+}
+
+/// What `verify` objects to in the ledger of a matrix of some rows: what the other controls declare was not measured, and
+/// a liar declares another user than it runs as.
+fn objects_to_nothing_else(world: &World) {
+    let Some(codes) = verdict_codes(world) else {
+        return;
+    };
+    assert!(
+        codes
+            .iter()
+            .all(|code| ["declared-unmeasured", "user-differs"].contains(&code.as_str())),
+        "{codes:?}"
+    );
+}
+
+/// Rows that a sandbox of this runner contains on any host where they can be tried.
+const CONTAINED: [&str; 11] = [
+    "network",
+    "filesystem",
+    "environment",
+    "privilege",
+    "syscalls",
+    "timeout",
+    "output",
+    "ipc",
+    "descriptors",
+    "terminal",
+    "files",
+];
+
+#[test]
+fn the_embedded_sandbox_contains_what_it_declares() {
+    let world = ready!();
+    let suite = some_rows(&world, &CONTAINED);
+    let ran = world.run(&format!("matrix --json --strict --suite {suite}"));
+    let found = verdicts(&ran);
+    for (check, (verdict, reason)) in &found {
+        let fine =
+            verdict == "contained" || (verdict == "not-applicable" && reason == "host-forbids");
+        assert!(fine, "{check} is {verdict} ({reason}): {}", ran.out);
+    }
+    for check in [
+        "network/tcp4",
+        "filesystem/read",
+        "environment/inherited",
+        "descriptors/inherited",
+    ] {
+        assert_eq!(found[check].0, "contained", "{check}");
+    }
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    objects_to_nothing_else(&world);
+    // Nothing that was planted is left.
+    for place in [
+        world.path("home"),
+        world.path("state"),
+        "/tmp".into(),
+        "/dev/shm".into(),
+    ] {
+        let left: Vec<_> = std::fs::read_dir(&place)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().display().to_string())
+            .filter(|name| name.starts_with("containment-probe-"))
+            .filter(|name| !is_of_somebody_alive(name))
+            .collect();
+        assert!(left.is_empty(), "{}: {left:?}", place.display());
+    }
+}
+
+/// Whether the runner that planted something by this name (its id is in it) still runs: another test's.
+fn is_of_somebody_alive(name: &str) -> bool {
+    let pid = name
+        .trim_start_matches("containment-probe-")
+        .split('-')
+        .next();
+    pid.is_some_and(|pid| std::path::Path::new("/proc").join(pid).exists())
+}
+
+#[test]
+fn without_a_sandbox_the_same_attacks_succeed() {
+    let world = ready!();
+    let suite = some_rows(&world, &["network", "filesystem", "ipc", "syscalls"]);
+    let command = format!("matrix --json --runtime native --allow-native --suite {suite}");
+    let ran = world
+        .run(&format!("{command} --require native:network=escaped"))
+        .ended(0);
+    let found = verdicts(&ran);
+    for check in [
+        "network/tcp4",
+        "filesystem/read",
+        "filesystem/write",
+        "ipc/unix",
+        "syscalls/calibration",
+    ] {
+        assert_eq!(found[check].0, "escaped", "{check}: {}", ran.out);
+    }
+    let missed = world
+        .run(&format!("{command} --require network=contained"))
+        .ended(12);
+    assert!(missed.err.contains("network=contained"), "{missed:#?}");
+    world
+        .run(&format!("matrix --runtime native --suite {suite}"))
+        .ended(2);
+    objects_to_nothing_else(&world);
+}
+
+#[test]
+fn whoever_declares_and_does_nothing_is_a_false_guarantee() {
+    let world = ready!();
+    let rows = ["network", "filesystem", "ipc"];
+    let suite = some_rows(&world, &rows);
+    let no_op = fake("no-op").display().to_string();
+    let ran = world.run(&format!(
+        "matrix --json --strict --allow-native --runtime {no_op} --suite {suite}"
+    ));
+    assert_eq!(ran.code, Some(12), "{ran:#?}");
+    let found = verdicts(&ran);
+    for row in rows {
+        let guarantees = found
+            .iter()
+            .filter(|(check, (verdict, _))| check.starts_with(row) && verdict == "false-guarantee");
+        assert!(guarantees.count() > 0, "{row}: {found:#?}");
+    }
+    assert!(
+        found.values().all(|(verdict, _)| verdict != "contained"),
+        "{found:#?}"
+    );
+}
+
+#[test]
+fn who_says_contained_without_having_been_attacked_is_never_believed() {
+    let world = ready!();
+    let suite = some_rows(&world, &["network", "environment"]);
+    for name in [
+        "liar-static",
+        "liar-copying",
+        "silent",
+        "deny-all",
+        "crashing",
+    ] {
+        let runtime = fake(name).display().to_string();
+        let ran = world.run(&format!(
+            "matrix --json --allow-native --runtime {runtime} --suite {suite}"
+        ));
+        for (check, (verdict, reason)) in verdicts(&ran) {
+            assert_eq!(verdict, "inconclusive", "{name}: {check} ({reason})");
+        }
+        assert_eq!(ran.code, Some(0), "{ran:#?}");
+    }
+    objects_to_nothing_else(&world);
+}
+
+#[test]
+fn a_matrix_for_people_says_what_is_not_contained_and_why() {
+    let world = ready!();
+    let suite = some_rows(&world, &["network", "processes"]);
+    let ran = world.run(&format!("matrix --suite {suite}")).ended(0);
+    assert!(ran.out.contains("✔ contained"), "{}", ran.out);
+    assert!(
+        ran.out.contains("not declared: needs-resource-groups"),
+        "{}",
+        ran.out
+    );
+    assert!(
+        ran.out.lines().all(|line| line.chars().count() <= 80),
+        "{}",
+        ran.out
+    );
+    assert!(!ran.out.contains('\u{1b}'));
+}
+
+#[test]
+fn a_whole_matrix_is_recorded_judged_again_and_carried_away() {
+    let world = ready!();
+    let ran = world.run("matrix --json");
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    let found = verdicts(&ran);
+    let suite: serde_json::Value =
+        serde_json::from_str(include_str!("../../../probes/suite.json")).unwrap();
+    let rows = suite["probes"].as_array().unwrap();
+    let checks: usize = rows
+        .iter()
+        .map(|row| row["checks"].as_array().unwrap().len())
+        .sum();
+    assert_eq!(found.len(), checks);
+    assert!(
+        found
+            .values()
+            .all(|(verdict, _)| verdict != "false-guarantee"),
+        "{found:#?}"
+    );
+    if let Some(codes) = verdict_codes(&world) {
+        assert_eq!(codes, Vec::<String>::new());
+    }
+    // The next run names it.
+    let file = world.path("bundle");
+    world
+        .run(&format!("bundle --matrix -o {}", file.display()))
+        .ended(0);
+    assert!(std::fs::metadata(&file).unwrap().len() > 10_000);
+}
