@@ -248,3 +248,28 @@ pub fn has_set_attributes() -> bool {
     };
     !matches!(set_attributes(-1, &attr, false), Err(error) if error.raw_os_error() == Some(libc::ENOSYS))
 }
+
+/// The id of the mount that a name in a folder shows (statx(2), `STX_MNT_ID`, Linux 5.8), links not followed; `None` where the
+/// kernel does not say.
+///
+/// # Errors
+/// The kernel's, such as ENOENT.
+pub fn id_of(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<u64>> {
+    let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT | libc::AT_EMPTY_PATH;
+    // SAFETY: an all-zero statx is valid.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: the name is a C string and the result is writable for the duration of the call.
+    check(
+        unsafe {
+            libc::statx(
+                folder.as_raw_fd(),
+                name.as_ptr(),
+                flags,
+                libc::STATX_MNT_ID,
+                &raw mut found,
+            )
+        }
+        .into(),
+    )?;
+    Ok((found.stx_mask & libc::STATX_MNT_ID != 0).then_some(found.stx_mnt_id))
+}

@@ -17,6 +17,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 
 use super::problems::{CHANGED, OTHER_MOUNT, Problems, TOO_MANY, UNREADABLE};
 use super::{Limits, Pacer};
+use crate::sys::mount;
 
 /// How many of the deepest directories stay open, the place itself apart.
 const HELD: usize = 32;
@@ -148,7 +149,12 @@ impl Opener {
                         | ResolveFlag::RESOLVE_NO_SYMLINKS
                         | ResolveFlag::RESOLVE_NO_XDEV,
                 );
-                openat2(dir, name, how)
+                match openat2(&dir, name, how) {
+                    // Also the answer for what is moved out of the folder while it is opened (complete_walk, fs/namei.c). Then
+                    // it is not there any more.
+                    Err(Errno::EXDEV) if !is_other_mount(dir.as_fd(), name) => Err(Errno::ENOENT),
+                    opened => opened,
+                }
             }
         }
     }
@@ -163,6 +169,16 @@ impl Opener {
                 .map(|dir| (Self::NoFollow, dir)),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Whether a name shows another mount than its folder is on; also where the kernel does not tell mounts apart.
+fn is_other_mount(dir: BorrowedFd<'_>, name: &CStr) -> bool {
+    match (mount::id_of(dir, c""), mount::id_of(dir, name)) {
+        (Ok(Some(folder)), Ok(Some(found))) => folder != found,
+        (Ok(_), Ok(_)) => true,
+        // It is not there.
+        (Ok(_), Err(_)) | (Err(_), _) => false,
     }
 }
 

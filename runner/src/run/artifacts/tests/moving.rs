@@ -5,7 +5,7 @@ use std::sync::atomic::{self, AtomicBool};
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::stat::mkdirat;
 
-use super::super::walk::Entry;
+use super::super::walk::{Entry, Opener};
 use super::*;
 
 /// `depth` folders named `d` in one another; the deepest one's descriptor.
@@ -195,5 +195,37 @@ fn a_folder_swapped_for_a_link_does_not_lead_outside() {
             }
         }
         stop.store(true, atomic::Ordering::Relaxed);
+    });
+}
+
+/// The kernel's answer EXDEV also stands for what was moved out while it was opened.
+#[test]
+fn what_moves_out_while_it_is_opened_is_on_no_other_mount() {
+    const OPENS: usize = 100_000;
+    let dir = TempDir::new().unwrap();
+    let (inside, outside) = (dir.path().join("in"), dir.path().join("out"));
+    for folder in [&inside, &outside] {
+        fs::create_dir_all(folder.join("folder")).unwrap();
+    }
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let flags = RenameFlags::RENAME_EXCHANGE;
+            while !over.load(atomic::Ordering::Relaxed) {
+                let (a, b) = (inside.join("folder"), outside.join("folder"));
+                renameat2(AT_FDCWD, &a, AT_FDCWD, &b, flags).unwrap();
+            }
+        });
+        let place = folder(&inside);
+        let (opener, place) = Opener::for_place(place.as_fd()).unwrap();
+        let mut answers = std::collections::BTreeSet::new();
+        for _ in 0..OPENS {
+            let opened = opener.open(&place, c"folder", OFlag::O_DIRECTORY);
+            answers.insert(opened.err().map(|errno| format!("{errno:?}")));
+        }
+        over.store(true, atomic::Ordering::Relaxed);
+        assert!(answers.contains(&None), "{answers:?}");
+        assert!(!answers.contains(&Some("EXDEV".to_owned())), "{answers:?}");
+        println!("{answers:?}");
     });
 }
