@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::execution::PolicyRef;
 use super::list::List;
-use super::suite::words;
+use super::words::words;
 use crate::bytes::canon::U53;
 use crate::bytes::hash::Hash;
 

@@ -6,7 +6,8 @@ use super::control::Control;
 use super::execution::Execution;
 use super::list::{List, Sealable};
 use super::probe::{Errno, Nonce, ProbeName, ProbeResult, Twin};
-use super::suite::{Arm, words};
+use super::suite::Arm;
+use super::words::words;
 use crate::bytes::hash::{Hash, Hasher, to_hex};
 
 /// Body of a `probe` record: facts alone. What they mean is judged ([`super::judge`]) by whoever reads them.

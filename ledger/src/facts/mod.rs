@@ -10,3 +10,7 @@ pub mod measurement;
 pub mod policy;
 pub mod probe;
 pub mod suite;
+mod words;
+
+#[cfg(test)]
+mod fixtures;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::control::Control;
 use super::host::HostFacts;
 use super::probe::{Errno, ProbeName};
+use super::words::words;
 use crate::bytes::hash::Hash;
 
 /// `schema` of every suite.
@@ -75,32 +76,6 @@ pub struct Check {
     /// Which allowed operation of the same kind must succeed.
     pub twin: TwinKind,
 }
-
-macro_rules! words {
-    ($(#[$doc:meta])+ $kind:ident { $($(#[$meaning:meta])+ $variant:ident $word:literal,)+ }) => {
-        $(#[$doc])+
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        pub enum $kind { $($(#[$meaning])+ #[serde(rename = $word)] $variant,)+ }
-
-        impl $kind {
-            /// Every word.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The word.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word,)+ }
-            }
-        }
-
-        impl std::fmt::Display for $kind {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad(self.as_str())
-            }
-        }
-    };
-}
-pub(crate) use words;
 
 words! {
     /// Under what a probe runs (PROBES.md §1 rule 1).

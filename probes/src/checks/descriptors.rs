@@ -50,7 +50,8 @@ fn look(fd: RawFd, parameters: &Parameters) -> Result<String, Cause> {
     };
     if kind.is_dir() {
         let above = sys::open_at(file.as_raw_fd(), Path::new(".."), sys::O_DIRECTORY);
-        let names = names(&format!("/proc/self/fd/{fd}")).unwrap_or_default();
+        let names = names(&format!("/proc/self/fd/{fd}"));
+        let names = names.unwrap_or_else(|error| format!("not listed, {}", Cause::from(error)));
         let above = above.map_or_else(|cause| cause.to_string(), |_| "opened".to_owned());
         return Ok(format!("{fd} is a folder {names} ..={above}"));
     }
@@ -76,10 +77,10 @@ fn look(fd: RawFd, parameters: &Parameters) -> Result<String, Cause> {
 }
 
 /// The names in a folder, which only /proc can list by a number.
-fn names(path: &str) -> Option<String> {
-    let names = std::fs::read_dir(path).ok()?.flatten().take(6);
+fn names(path: &str) -> std::io::Result<String> {
+    let names = std::fs::read_dir(path)?.flatten().take(6);
     let names: Vec<_> = names
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect();
-    Some(names.join(" "))
+    Ok(names.join(" "))
 }

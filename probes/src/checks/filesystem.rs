@@ -82,13 +82,14 @@ fn attack(parameters: &Parameters, key: &str, shown: fn(&[u8]) -> String) -> See
 
 /// Whether a file that can be seen may not be read because of its mode and owner: then nothing was measured.
 fn own_mode_refuses(path: &Path) -> bool {
-    let (Ok(file), Ok([users, groups])) = (path.symlink_metadata(), sys::users_and_groups()) else {
+    let Ok(file) = path.symlink_metadata() else {
         return false;
     };
-    let in_group = || {
-        let others = sys::supplementary().unwrap_or_default();
-        groups[1] == file.gid() || others.contains(&file.gid())
+    // Whoever does not know who it is cannot tell: then nothing was measured either.
+    let (Ok([users, groups]), Ok(others)) = (sys::users_and_groups(), sys::supplementary()) else {
+        return true;
     };
+    let in_group = || groups[1] == file.gid() || others.contains(&file.gid());
     let bit = match () {
         () if users[1] == file.uid() => 0o400,
         () if in_group() => 0o040,

@@ -38,8 +38,10 @@ pub(crate) fn inside(parameters: &Parameters) -> Seen {
     };
     let said = format!("uid {users:?} gid {groups:?} groups {others:?}");
     if users.contains(&OVERFLOW) || groups.contains(&OVERFLOW) {
-        let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-        let map = map.split_whitespace().collect::<Vec<_>>().join(" ");
+        let map = match std::fs::read_to_string("/proc/self/uid_map") {
+            Ok(map) => map.split_whitespace().collect::<Vec<_>>().join(" "),
+            Err(error) => Cause::from(error).to_string(),
+        };
         return Seen::missing(format!(
             "{OVERFLOW} says nothing, uid_map is [{map}]: {said}"
         ));

@@ -1,7 +1,5 @@
 //! `runner matrix`: measure what the runtimes of this host really contain.
 
-mod table;
-
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -9,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use clap::{ArgAction, Args};
 use ledger::bytes::hash::Hash;
-use ledger::facts::host::HostFacts;
-use serde::Serialize;
+use ledger::facts::execution::PolicyRef;
+use ledger::facts::matrix::table::{Table, Tone};
+use ledger::facts::matrix::{Cell, CellVerdict};
 
 use super::choose::{choose_runtime, load_policy, native_is_allowed};
 use super::exec::ExecError;
 use super::ledger as ledgers;
 use super::{FAILED, Global, USAGE, report};
 use crate::measure::arms::{ArmError, Bench};
-use crate::measure::cells::Shown;
 use crate::measure::gate::{ParseRequirementError, Requirement, objections};
 use crate::measure::listen::own_addresses;
-use crate::measure::matrix::Progress;
+use crate::measure::matrix::{Measured, Progress};
 use crate::measure::plant::mark::{MarkError, sweep};
 use crate::measure::plant::six_places;
 use crate::measure::program::{PROGRAM, SUITE};
@@ -204,52 +202,82 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
         environment: &environment,
         home: home.clone(),
     };
-    let mut shown = Vec::new();
+    let mut measured = Measured::default();
+    let mut used = Vec::new();
     let mut line = ProgressLine::new(global.quiet);
     for runtime in &runtimes {
-        let cells = bench.measure(runtime.as_ref(), &host, &mut ledger, &mut |progress| {
+        let one = bench.measure(runtime.as_ref(), &host, &mut ledger, &mut |progress| {
             line.show(&progress);
         });
         line.clear();
-        shown.extend(cells?);
+        let Measured {
+            cells,
+            rows,
+            runtime,
+        } = one?;
+        measured.cells.extend(cells);
+        measured.rows.extend(rows);
+        used.extend(runtime);
     }
-    let cells = shown.iter().map(|shown| shown.cell.clone()).collect();
+    let cells = measured.cells.clone();
     let store = ledger.store().map_err(ledgers::LedgerError::from)?;
     let stamp = ledgers::stamp()?;
     let appended = record(store, &suite, &policy, &host, cells, &stamp)?;
     ledgers::tell(global, store);
-    say(global, &host, &shown, &suite);
+    let policy = PolicyRef {
+        id: policy.id.clone(),
+        sha256: Hash::of(&policy.effective_blob().map_err(RecordMatrixError::from)?),
+    };
+    let table = Table {
+        host,
+        policy,
+        rows: measured.rows,
+        runtimes: used,
+        sequence: Some(appended.sequence.value()),
+        suite: suite.sha256,
+    };
+    say(global, &table, &suite);
     if !global.quiet {
         report::notice_line(&format!(
             "record {}: {}, in {}",
             appended.sequence,
-            table::summary(&shown),
+            summary(&measured.cells),
             store.root().display()
         ));
     }
-    Ok(judge(args, &requirements, &runtimes, &shown))
+    Ok(judge(args, &requirements, &runtimes, &measured.cells))
+}
+
+/// `31 contained, 4 escaped`.
+fn summary(cells: &[Cell]) -> String {
+    let counts = CellVerdict::ALL.iter().filter_map(|verdict| {
+        let of = cells.iter().filter(|cell| cell.verdict == *verdict);
+        let count = of.count();
+        (count > 0).then(|| format!("{count} {verdict}"))
+    });
+    let counts: Vec<String> = counts.collect();
+    counts.join(", ")
 }
 
 fn judge(
     args: &MatrixArgs,
     requirements: &[Requirement],
     runtimes: &[Box<dyn Runtime>],
-    shown: &[Shown],
+    cells: &[Cell],
 ) -> u8 {
-    let cells: Vec<_> = shown.iter().map(|shown| shown.cell.clone()).collect();
     let available: Vec<String> = runtimes
         .iter()
         .map(|runtime| runtime.id().to_owned())
         .collect();
     let mut wrong = if args.strict {
-        objections(&cells, &available)
+        objections(cells, &available)
     } else {
         Vec::new()
     };
     wrong.extend(
         requirements
             .iter()
-            .filter_map(|requirement| requirement.missed(&cells)),
+            .filter_map(|requirement| requirement.missed(cells)),
     );
     for what in &wrong {
         report::error_line(what);
@@ -301,78 +329,25 @@ fn keep_program(state: &Path, sha256: &Hash) -> Result<PathBuf, MatrixError> {
     Ok(folder)
 }
 
-fn say(global: &Global, host: &HostFacts, shown: &[Shown], suite: &Loaded) {
+fn say(global: &Global, table: &Table, suite: &Loaded) {
     if global.is_json() {
-        report::print_json(&Document::new(host, shown));
+        match table.to_json() {
+            Ok(text) => _ = report::print(&text),
+            Err(error) => report::error_line(&format!("cannot write JSON: {error}")),
+        }
         return;
     }
-    let mut runtimes: Vec<&str> = Vec::new();
-    for shown in shown {
-        if !runtimes.contains(&shown.cell.runtime.as_str()) {
-            runtimes.push(&shown.cell.runtime);
-        }
-    }
-    let mut text = String::new();
-    for runtime in runtimes {
-        let of: Vec<Shown> = shown
-            .iter()
-            .filter(|shown| shown.cell.runtime == runtime)
-            .cloned()
-            .collect();
-        text.push_str(&table::table(runtime, &of, &report::paint_stdout));
-    }
+    let color = |tone: Tone| match tone {
+        Tone::Good => "32",
+        Tone::Bad => "1;31",
+        Tone::Unsure => "33",
+        Tone::Plain => "2",
+    };
+    let mut text = table.to_text(&|tone, text| report::paint_stdout(color(tone), text));
     if suite.suite.probes.iter().any(|probe| !probe.is_own()) {
-        text.push_str("\n  What a third party's probe says of itself is self-reported.\n");
+        text.push_str("\nWhat a third party's probe says of itself is self-reported.\n");
     }
     report::print(&text);
-}
-
-/// `runner/matrix/v1` (DESIGN.md §6).
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    host: &'a HostFacts,
-    cells: Vec<CellOut<'a>>,
-    summary: std::collections::BTreeMap<&'static str, usize>,
-}
-
-#[derive(Serialize)]
-struct CellOut<'a> {
-    runtime: &'a str,
-    dimension: &'a str,
-    check: &'a str,
-    declared: bool,
-    verdict: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
-    detail: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    undeclared: Option<&'a str>,
-}
-
-impl<'a> Document<'a> {
-    fn new(host: &'a HostFacts, shown: &'a [Shown]) -> Self {
-        let mut summary = std::collections::BTreeMap::new();
-        for shown in shown {
-            *summary.entry(shown.cell.verdict.as_str()).or_default() += 1;
-        }
-        let cells = shown.iter().map(|shown| CellOut {
-            runtime: &shown.cell.runtime,
-            dimension: shown.control(),
-            check: shown.check(),
-            declared: shown.cell.declared,
-            verdict: shown.cell.verdict.as_str(),
-            reason: shown.cell.reason.map(|reason| reason.as_str()),
-            detail: &shown.detail,
-            undeclared: shown.undeclared.as_deref(),
-        });
-        Self {
-            schema: "runner/matrix/v1",
-            host,
-            cells: cells.collect(),
-            summary,
-        }
-    }
 }
 
 /// One line on a terminal that says what is being done, once it takes a while.

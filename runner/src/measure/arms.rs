@@ -13,7 +13,6 @@ use ledger::bytes::canon::U53;
 use ledger::bytes::key::{PrivateKeyError, random_bytes};
 use ledger::bytes::time::Stamp;
 use ledger::facts::control::{Control, Controls};
-use ledger::facts::execution::Outcome;
 use ledger::facts::host::HostFacts;
 use ledger::facts::policy::{Mode, Policy};
 use ledger::facts::probe::Nonce;
@@ -190,7 +189,7 @@ impl Bench<'_> {
             Some(planted) => planted.observe(
                 printed.stdout,
                 &printed.execution.result,
-                &host_side(printed, left_out),
+                &host_side(printed),
             ),
             None => Vec::new(),
         };
@@ -265,7 +264,7 @@ fn ids_inside(policy: &Policy) -> (u32, u32) {
 }
 
 /// What the runner measured of a run.
-fn host_side(printed: &Printed<'_>, left_out: Option<Control>) -> HostSide {
+fn host_side(printed: &Printed<'_>) -> HostSide {
     let uid = nix::unistd::geteuid().as_raw();
     let observed = printed.execution.observed.as_ref();
     let user = printed
@@ -282,10 +281,8 @@ fn host_side(printed: &Printed<'_>, left_out: Option<Control>) -> HostSide {
         observed_uid: observed.and_then(|observed| observed.uid),
         launcher_uid: uid,
         promised_uid: outside.filter(|outside| *outside != uid),
-        // The run ends when the tree is dead, or pid 1 was alone; unless the tree is left alone.
-        survivors: (printed.execution.result.outcome != Outcome::Interrupted
-            && left_out != Some(Control::Process))
-        .then_some(0),
+        // Elsewhere nobody counted.
+        survivors: printed.tree_ended.then_some(0),
         stdout_cut: printed.cut.contains(&Stream::Stdout),
         stderr_cut: printed.cut.contains(&Stream::Stderr),
     }

@@ -1,14 +1,14 @@
 //! From the rows of a suite to the cells of a matrix, and its record.
 
 use ledger::bytes::canon::U53;
-use ledger::facts::control::Control;
+use ledger::facts::execution::RuntimeUsed;
 use ledger::facts::host::HostFacts;
 use ledger::facts::judge::{Question, Seen, judge};
 use ledger::facts::matrix::Cell;
+use ledger::facts::matrix::table::Row;
 use ledger::facts::suite::{Arm, Check, Probe};
 
 use super::arms::{ArmError, ArmRecord, Bench};
-use super::cells::Shown;
 use crate::plan::Runtime;
 use crate::run::Ledger;
 
@@ -27,6 +27,17 @@ pub struct Progress<'a> {
     pub all: usize,
 }
 
+/// What came of one runtime.
+#[derive(Debug, Default)]
+pub struct Measured {
+    /// Its cells, as the matrix record keeps them.
+    pub cells: Vec<Cell>,
+    /// The same as they are shown.
+    pub rows: Vec<Row>,
+    /// The runtime as the first run of the arm `run` was started.
+    pub runtime: Option<RuntimeUsed>,
+}
+
 impl Bench<'_> {
     /// Measures one runtime: every row under each of its arms.
     ///
@@ -38,11 +49,11 @@ impl Bench<'_> {
         host: &HostFacts,
         ledger: &mut Ledger<'_>,
         progress: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<Vec<Shown>, ArmError> {
+    ) -> Result<Measured, ArmError> {
         let rows = &self.suite.suite.probes;
         let all = rows.iter().map(|row| row.arms.len()).sum();
         let mut done = 0;
-        let mut cells = Vec::new();
+        let mut measured = Measured::default();
         for probe in rows {
             let mut records: [Option<ArmRecord>; 3] = [None, None, None];
             let [baseline, ablation, run] = &mut records;
@@ -68,20 +79,25 @@ impl Bench<'_> {
                 done += 1;
             }
             for check in &probe.checks {
-                cells.push(cell(runtime.id(), host, probe, check, &records));
+                let (cell, row) = judged(runtime.id(), host, probe, check, &records);
+                measured.cells.push(cell);
+                measured.rows.push(row);
             }
+            let [_, _, run] = records;
+            let used = run.map(|run| run.probed.runtime);
+            measured.runtime = measured.runtime.take().or(used);
         }
-        Ok(cells)
+        Ok(measured)
     }
 }
 
-fn cell(
+fn judged(
     runtime: &str,
     host: &HostFacts,
     probe: &Probe,
     check: &Check,
     records: &[Option<ArmRecord>; 3],
-) -> Shown {
+) -> (Cell, Row) {
     let [baseline, ablation, run] = records.each_ref().map(|record| {
         record.as_ref().map(|record| Seen {
             run: &record.probed.run,
@@ -104,24 +120,28 @@ fn cell(
         .map(|record| record.as_ref().map(|record| record.sequence));
     let [baseline, ablation, run]: [Option<U53>; 3] = sequences;
     let undeclared = controls.filter(|_| !declared).and_then(|controls| {
-        let gap = |control: Control| {
-            let mut gaps = controls.unsupported.iter();
-            gaps.find(|gap| gap.control == control)
-        };
-        gap(probe.control).map(|gap| gap.reason.clone())
+        let mut gaps = controls.unsupported.iter();
+        let gap = gaps.find(|gap| gap.control == probe.control);
+        gap.map(|gap| gap.reason.clone())
     });
-    Shown {
-        cell: Cell {
-            ablation,
-            baseline,
-            check: probe.check_id(check),
-            declared,
-            reason: judged.reason,
-            run,
-            runtime: runtime.to_owned(),
-            verdict: judged.verdict,
-        },
+    let cell = Cell {
+        ablation,
+        baseline,
+        check: probe.check_id(check),
+        declared,
+        reason: judged.reason,
+        run,
+        runtime: runtime.to_owned(),
+        verdict: judged.verdict,
+    };
+    let row = Row {
+        check: cell.check.clone(),
+        declared,
         detail: judged.detail,
+        reason: judged.reason,
+        runtime: cell.runtime.clone(),
         undeclared,
-    }
+        verdict: judged.verdict,
+    };
+    (cell, row)
 }

@@ -17,7 +17,6 @@
 
 pub mod arms;
 pub mod canary;
-pub mod cells;
 pub mod gate;
 pub mod listen;
 pub mod matrix;

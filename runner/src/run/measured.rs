@@ -3,7 +3,7 @@
 use ledger::bytes::canon::escape_bytes;
 use ledger::bytes::hash::Hash;
 use ledger::facts::control::{Control, Controls};
-use ledger::facts::execution::Execution;
+use ledger::facts::execution::{Execution, RuntimeUsed};
 use ledger::facts::measurement::{Observation, ProbeRun};
 use ledger::facts::probe::{MAX_PROBE_LINE_BYTES, Nonce, ProbeName};
 use ledger::facts::suite::Arm;
@@ -38,6 +38,8 @@ pub struct Printed<'a> {
     pub stdout: &'a [u8],
     /// The same of its standard error.
     pub stderr: &'a [u8],
+    /// Whether the end of the kernel's pid namespace ended the whole tree.
+    pub tree_ended: bool,
     /// Streams that passed their cap.
     pub cut: &'a [Stream],
     /// What was asked and what was in force.
@@ -53,6 +55,8 @@ pub struct Probed {
     pub run: ProbeRun,
     /// The lines.
     pub lines: Vec<String>,
+    /// The runtime as its start record says it.
+    pub runtime: RuntimeUsed,
 }
 
 /// What a probe printed, line by line; without any line, the last one of its standard error.

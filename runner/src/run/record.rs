@@ -60,6 +60,10 @@ pub enum RecordError {
     #[error("a value cannot be sealed")]
     #[diagnostic(code(runner::record::seal))]
     Seal(#[from] SealError),
+    /// The end of a run that was never recorded as begun.
+    #[error("the run has no start record")]
+    #[diagnostic(code(runner::record::no_start))]
+    NoStart,
     /// A value cannot be written.
     #[error("a value cannot be written")]
     #[diagnostic(code(runner::record::write))]
@@ -95,8 +99,8 @@ pub(super) struct Recorder<'a, 'm> {
     pub(super) clear: bool,
     /// What makes the run one of a probe.
     pub(super) measure: Option<Measure<'m>>,
-    /// What its start record said was in force.
-    pub(super) controls: Controls,
+    /// What its start record said, once there is one.
+    pub(super) started: Option<(Controls, RuntimeUsed)>,
 }
 
 /// What a workload printed, for its record.
@@ -107,6 +111,8 @@ pub(super) struct Streams {
     /// The first bytes of both, of a probe alone.
     pub(super) remembered: [Vec<u8>; 2],
     pub(super) cut: Vec<Stream>,
+    /// Whether the end of the kernel's pid namespace ended the whole tree.
+    pub(super) tree_ended: bool,
 }
 
 impl Recorder<'_, '_> {
@@ -141,7 +147,6 @@ impl Recorder<'_, '_> {
                 sha256: None,
             },
         };
-        self.controls.clone_from(&controls);
         let mut opened = Opened::default();
         let argv = self.list(argv)?;
         let argv = self.seal(argv, &mut opened.argv)?;
@@ -168,6 +173,9 @@ impl Recorder<'_, '_> {
             },
             workload: Workload { argv, id, program },
         };
+        if self.measure.is_some() {
+            self.started = Some((body.controls.clone(), body.runtime.clone()));
+        }
         self.append(
             Body::Start(Box::new(body)),
             opened,
@@ -213,6 +221,9 @@ impl Recorder<'_, '_> {
         stamp: &Stamp,
     ) -> Result<(Appended, Option<Probed>), RecordError> {
         let [stdout, stderr] = &streams.remembered;
+        let Some((controls, runtime)) = self.started.take() else {
+            return Err(RecordError::NoStart);
+        };
         // What the streams were, for whoever looks: recorded are the lines alone.
         let mut whole = execution.clone();
         whole.result.stdout = streams.stdout.clone().map(Sealable::Clear);
@@ -221,7 +232,8 @@ impl Recorder<'_, '_> {
             stdout,
             stderr,
             cut: &streams.cut,
-            controls: &self.controls,
+            tree_ended: streams.tree_ended,
+            controls: &controls,
             execution: &whole,
         });
         let lines = super::measured::lines(stdout, stderr);
@@ -237,7 +249,14 @@ impl Recorder<'_, '_> {
         };
         let body = Body::Probe(Box::new(run.clone()));
         let appended = self.append(body, Opened::default(), stamp, Durability::Deferred)?;
-        Ok((appended, Some(Probed { run, lines })))
+        Ok((
+            appended,
+            Some(Probed {
+                run,
+                lines,
+                runtime,
+            }),
+        ))
     }
 
     /// The list as it is, or, when it is long, as a blob.

@@ -7,7 +7,7 @@ use ledger::bytes::canon::U53;
 use ledger::bytes::hash::Hash;
 use ledger::bytes::key::random_bytes;
 use ledger::bytes::time::Stamp;
-use ledger::facts::control::Controls;
+use ledger::facts::control::Control;
 use ledger::facts::execution::{
     Cleanup, Execution, NotExecuted, Observed, Outcome, PolicyRef, RunId, RunResult, Verdict,
 };
@@ -167,6 +167,13 @@ pub fn execute(
         unread,
     } = measured;
     let host_uid = launch.effect.host_uid;
+    // Its last process is gone with it, or pid 1 was the last one.
+    let rests_on_the_namespace = [Control::Process, Control::Timeout]
+        .iter()
+        .any(|control| launch.effect.declares(*control));
+    let tree_ended = launch.effect.tier.is_some()
+        && rests_on_the_namespace
+        && matches!(seen.end, End::Main(_) | End::Deadline);
     let program = match &launch.effect.program {
         Program::Found { path, .. } | Program::Unusable { path, .. } => path.clone(),
     };
@@ -216,6 +223,7 @@ pub fn execute(
         stderr,
         remembered,
         cut: cut.clone(),
+        tree_ended,
     };
     let ended = recorder.end(body.clone(), streams, &now()?);
     fault::point("after execution record");
@@ -291,7 +299,7 @@ fn announce<'a, 'm>(
         policy,
         clear,
         measure,
-        controls: Controls::default(),
+        started: None,
     };
     Ok((recorder, lock))
 }

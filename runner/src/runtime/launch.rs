@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -15,7 +16,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::init::wire::{self, ProgramReport, ProgramSpec, Report, Spec, TreeReport, WireError};
 use crate::mechanism::{Failure, Outcomes};
-use crate::plan::{Asked, Begun, LaunchError, Plan, Program, Streams, Waiting};
+use crate::plan::{Asked, Begun, Job, LaunchError, Plan, Program, Streams, Waiting};
 use crate::sys::clone::{self, Child, Image, SpawnError, Stage};
 use crate::sys::identity;
 use crate::sys::mount;
@@ -371,6 +372,12 @@ fn sealed_copy() -> io::Result<Image> {
     // A descriptor that is open for writing cannot be executed (ETXTBSY).
     let read_only = std::fs::File::open(format!("/proc/self/fd/{}", to.as_raw_fd()))?;
     Ok(Image::Sealed(read_only.into()))
+}
+
+/// The folder in which a program starts where nothing is moved: the caller's own.
+pub(super) fn callers_folder(job: &Job) -> PathBuf {
+    let asked = job.cwd.clone().or_else(|| job.caller_cwd.clone());
+    asked.unwrap_or_else(|| "/".into())
 }
 
 /// A specification that isolates nothing.

@@ -63,10 +63,8 @@ impl Runtime for Native {
         }
     }
 
-    /// Nothing is moved: the caller's own folder.
     fn cwd(&self, _: &Tree, job: &Job) -> PathBuf {
-        let asked = job.cwd.clone().or_else(|| job.caller_cwd.clone());
-        asked.unwrap_or_else(|| "/".into())
+        launch::callers_folder(job)
     }
 
     fn begin(&self, _: &Policy, _: &Job, streams: Streams) -> Result<Begun, LaunchError> {

@@ -258,18 +258,9 @@ pub fn id_of(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<u64>> {
     let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT | libc::AT_EMPTY_PATH;
     // SAFETY: an all-zero statx is valid.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    let (folder, name, wanted) = (folder.as_raw_fd(), name.as_ptr(), libc::STATX_MNT_ID);
     // SAFETY: the name is a C string and the result is writable for the duration of the call.
-    check(
-        unsafe {
-            libc::statx(
-                folder.as_raw_fd(),
-                name.as_ptr(),
-                flags,
-                libc::STATX_MNT_ID,
-                &raw mut found,
-            )
-        }
-        .into(),
-    )?;
+    let done = unsafe { libc::statx(folder, name, flags, wanted, &raw mut found) };
+    check(done.into())?;
     Ok((found.stx_mask & libc::STATX_MNT_ID != 0).then_some(found.stx_mnt_id))
 }

@@ -186,7 +186,7 @@ fn a_matrix_for_people_says_what_is_not_contained_and_why() {
     let world = ready!();
     let suite = some_rows(&world, &["network", "processes"]);
     let ran = world.run(&format!("matrix --suite {suite}")).ended(0);
-    assert!(ran.out.contains("✔ contained"), "{}", ran.out);
+    assert!(ran.out.contains("✓ contained"), "{}", ran.out);
     assert!(
         ran.out.contains("not declared: needs-resource-groups"),
         "{}",

@@ -36,6 +36,7 @@ fn row(check: &str, declared: bool, verdict: CellVerdict, reason: Option<CellRea
         detail: "detail".to_owned(),
         reason,
         runtime: "embedded".to_owned(),
+        undeclared: None,
         verdict,
     }
 }

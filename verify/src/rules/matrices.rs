@@ -99,6 +99,7 @@ impl<'a> Reading<'a> {
                 detail: "as stored: it was not judged again".to_owned(),
                 reason: cell.reason,
                 runtime: cell.runtime.clone(),
+                undeclared: None,
                 verdict: cell.verdict,
             },
         };

@@ -3,39 +3,12 @@ use crate::bytes::canon::U53;
 use crate::bytes::hash::Hash;
 use crate::facts::control::Control;
 use crate::facts::execution::{Execution, RunResult, Verdict};
-use crate::facts::host::{CgroupFacts, CgroupLayout, RunnerFacts};
+use crate::facts::fixtures::host;
 use crate::facts::list::List;
 use crate::facts::probe::{Errno, Nonce};
 use crate::facts::suite::{Arm, Need, ProbeProgram, Risk};
 
 const ID: &str = "network/tcp4";
-
-fn host() -> HostFacts {
-    HostFacts {
-        architecture: "x86_64".to_owned(),
-        boot_id: "11111111-2222-4333-8444-555555555555".parse().unwrap(),
-        cgroup: CgroupFacts {
-            delegated: Vec::new(),
-            layout: CgroupLayout::None,
-        },
-        container: Vec::new(),
-        distribution: None,
-        gid: 0,
-        groups: Vec::new(),
-        kernel: "6.1".to_owned(),
-        landlock_abi: None,
-        lsms: None,
-        runner: RunnerFacts {
-            file: None,
-            sha256: Hash::of(b"runner"),
-            version: "1".to_owned(),
-        },
-        swap_bytes: None,
-        sysctls: std::collections::BTreeMap::new(),
-        uid: 0,
-        unmeasured: None,
-    }
-}
 
 fn probe(oracle: Oracle, twin: TwinKind) -> Probe {
     Probe {

@@ -69,6 +69,8 @@ pub struct Row {
     pub reason: Option<CellReason>,
     /// The runtime.
     pub runtime: String,
+    /// Why the runtime does not declare the control, where that is known.
+    pub undeclared: Option<String>,
     /// What was found.
     pub verdict: CellVerdict,
 }
@@ -98,6 +100,8 @@ struct CellDocument<'a> {
     verdict: CellVerdict,
     reason: Option<CellReason>,
     detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undeclared: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -122,6 +126,7 @@ impl Table {
             verdict: row.verdict,
             reason: row.reason,
             detail: &row.detail,
+            undeclared: row.undeclared.as_deref(),
         });
         let mut runtimes = BTreeMap::<_, BTreeMap<_, u64>>::new();
         for row in &self.rows {
@@ -231,7 +236,12 @@ impl Text<'_> {
                     CellVerdict::Escaped | CellVerdict::Contained => 2,
                     CellVerdict::NotApplicable => 3,
                 };
-                let key = (place, &row.runtime, row.reason, row.declared);
+                let declared = match (row.declared, &row.undeclared) {
+                    (true, _) => "declared".to_owned(),
+                    (false, Some(why)) => format!("not declared: {}", excerpt(why, 30)),
+                    (false, None) => "not declared".to_owned(),
+                };
+                let key = (place, &row.runtime, row.reason, declared);
                 groups.entry(key).or_default().push(row);
             }
         }
@@ -242,7 +252,6 @@ impl Text<'_> {
             if let Some(reason) = reason {
                 title.push_str(&format!(": {reason}"));
             }
-            let declared = if declared { "declared" } else { "not declared" };
             let title = (self.paint)(verdict.tone(), &title);
             writeln!(self.text, "\n{title}, {}, {declared}", excerpt(runtime, 24))?;
             let (why, what) = advice::of(verdict, reason);

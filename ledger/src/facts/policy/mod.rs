@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::control::Control;
 use crate::bytes::canon::U53;
+use crate::facts::words::words;
 
 mod bind;
 mod capabilities;
@@ -117,31 +118,9 @@ pub const PROTECTED_FOLDERS: &[&str] = &[
     ".ssh",
 ];
 
-macro_rules! words {
+macro_rules! policy_words {
     ($(#[$meta:meta])* $kind:ident { $($variant:ident $word:literal $meaning:literal,)+ }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-        #[cfg_attr(test, derive(schemars::JsonSchema))]
-        pub enum $kind {
-            $(#[doc = $meaning] #[serde(rename = $word)] $variant,)+
-        }
-
-        impl $kind {
-            /// Every value.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The word in the document.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word,)+ }
-            }
-        }
-
-        impl std::fmt::Display for $kind {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad(self.as_str())
-            }
-        }
+        words! { $(#[$meta])* $kind { $(#[doc = $meaning] $variant $word,)+ } }
 
         impl std::str::FromStr for $kind {
             type Err = UnknownWord;
@@ -165,7 +144,7 @@ pub struct UnknownWord {
     expected: &'static [&'static str],
 }
 
-words! {
+policy_words! {
     /// What happens when a required control cannot be declared.
     Mode {
         Strict "strict" "The run is refused.",
@@ -173,7 +152,7 @@ words! {
     }
 }
 
-words! {
+policy_words! {
     /// What the workload's file tree is built from.
     Root {
         Ephemeral "ephemeral" "System folders read-only, a short list of /etc, and empty writable places of its own.",
@@ -182,7 +161,7 @@ words! {
     }
 }
 
-words! {
+policy_words! {
     /// Which network the workload reaches.
     NetworkMode {
         None "none" "No network at all.",
@@ -192,7 +171,7 @@ words! {
     }
 }
 
-words! {
+policy_words! {
     /// How an allowlist is offered to the workload.
     Channel {
         Socket "socket" "A unix socket for each listed host.",
@@ -200,7 +179,7 @@ words! {
     }
 }
 
-words! {
+policy_words! {
     /// Whether a workload may build sandboxes of its own.
     Nesting {
         Allow "allow" "It may; mechanisms that break nested sandboxes are left out.",

@@ -5,29 +5,11 @@ use std::str::FromStr;
 
 use super::{MAX_DETAIL_BYTES, MAX_ERRNO_BYTES, MAX_NAME_BYTES, NONCE_BYTES};
 use crate::bytes::hash::to_hex;
+use crate::facts::words::words;
 
-macro_rules! words {
+macro_rules! line_words {
     ($(#[$doc:meta])+ $kind:ident $expected:literal { $($(#[$meaning:meta])+ $variant:ident $word:literal,)+ }) => {
-        $(#[$doc])+
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $kind { $($(#[$meaning])+ $variant,)+ }
-
-        impl $kind {
-            /// Every word, in the order of the contract.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The word in the line.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word,)+ }
-            }
-        }
-
-        impl fmt::Display for $kind {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.as_str())
-            }
-        }
+        words! { $(#[$doc])+ $kind { $($(#[$meaning])+ $variant $word,)+ } }
 
         impl FromStr for $kind {
             type Err = ProbeValueError;
@@ -43,7 +25,7 @@ macro_rules! words {
     };
 }
 
-words! {
+line_words! {
     /// What a probe says came of its attack.
     ProbeResult "one of contained, escaped, error" {
         /// It was refused.
@@ -55,7 +37,7 @@ words! {
     }
 }
 
-words! {
+line_words! {
     /// What became of the twin: an allowed operation of the same kind as the attack.
     Twin "one of ok, failed, none" {
         /// It succeeded, so that the refusal means something.
@@ -67,7 +49,7 @@ words! {
     }
 }
 
-words! {
+line_words! {
     /// A field of the line, in the order in which fields stand.
     Field "a field" {
         /// `probe`

@@ -1,32 +1,5 @@
 use super::*;
-use crate::facts::host::{CgroupFacts, CgroupLayout, RunnerFacts};
-
-fn host() -> HostFacts {
-    HostFacts {
-        architecture: "x86_64".to_owned(),
-        boot_id: "11111111-2222-4333-8444-555555555555".parse().unwrap(),
-        cgroup: CgroupFacts {
-            delegated: Vec::new(),
-            layout: CgroupLayout::None,
-        },
-        container: Vec::new(),
-        distribution: None,
-        gid: 0,
-        groups: Vec::new(),
-        kernel: "6.1".to_owned(),
-        landlock_abi: None,
-        lsms: None,
-        runner: RunnerFacts {
-            file: None,
-            sha256: Hash::of(b"runner"),
-            version: "1".to_owned(),
-        },
-        swap_bytes: None,
-        sysctls: BTreeMap::new(),
-        uid: 0,
-        unmeasured: None,
-    }
-}
+use crate::facts::fixtures::host;
 
 fn row(runtime: &str, check: &str, verdict: CellVerdict, reason: Option<CellReason>) -> Row {
     Row {
@@ -35,6 +8,7 @@ fn row(runtime: &str, check: &str, verdict: CellVerdict, reason: Option<CellReas
         detail: format!("detail of {check}"),
         reason,
         runtime: runtime.to_owned(),
+        undeclared: None,
         verdict,
     }
 }
