@@ -197,7 +197,8 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
         six: &six,
         addresses: &addresses,
         evidence: &|| ledgers::evidence(global, true),
-        host: &crate::host::gather,
+        // One matrix, one host: what is known of the runner's own file may change from one moment to the next.
+        host: &|_| Ok(host.clone()),
         now: &now,
         environment: &environment,
         home: home.clone(),

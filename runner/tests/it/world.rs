@@ -181,6 +181,13 @@ impl World {
     }
 
     /// Runs everything from now on in user and mount namespaces of its own, the former with the caller's ids alone and all
+    /// From now on runs a copy of the program that is made now.
+    pub(crate) fn install_runner(&mut self) {
+        let copy = self.path("runner");
+        std::fs::copy(&self.runner, &copy).unwrap();
+        self.runner = copy;
+    }
+
     /// capabilities, in which `script` has run; says why not when this host makes none.
     pub(crate) fn confined(&mut self, map: &str, script: &str) -> Result<(), String> {
         let unshare = program("unshare").ok_or("no unshare (util-linux)")?;
