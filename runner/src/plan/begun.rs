@@ -97,15 +97,13 @@ impl Begun {
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        let made = self
-            .asked
-            .take()
-            .and_then(|asked| asked.starter.answered().ok());
-        let process = self.process.take().map(|process| process.pidfd);
-        for pidfd in made.map(|made| made.pidfd).into_iter().chain(process) {
+        if let Some(asked) = self.asked.take() {
+            asked.starter.discard();
+        }
+        if let Some(process) = self.process.take() {
             // Gone already is as good.
-            let _ = crate::sys::process::kill(&pidfd, libc::SIGKILL);
-            let _ = crate::sys::process::wait(&pidfd);
+            let _ = crate::sys::process::kill(&process.pidfd, libc::SIGKILL);
+            let _ = crate::sys::process::wait(&process.pidfd);
         }
     }
 }

@@ -156,15 +156,17 @@ impl Starter {
         Some(process)
     }
 
-    /// Ends the starter and takes the answer that it may have given before.
-    ///
-    /// # Errors
-    /// There is no such process.
-    pub fn answered(self) -> Result<Forked, ForkError> {
+    /// Ends the starter, and with it the process that it may have forked and nobody took the answer of; both are waited for.
+    pub fn discard(self) {
         if let Some(running) = &self.0 {
             end(&running.process);
+            // It may have been forked until now, and is said then.
+            let _ = process::wait(&running.process);
         }
-        self.answer()
+        if let Ok(forked) = self.answer() {
+            end(&forked.pidfd);
+            let _ = process::wait(&forked.pidfd);
+        }
     }
 
     /// The stream on which the answer comes, to wait for it.

@@ -94,6 +94,11 @@ pub(super) fn made(
             begun.ids = Some(ids);
             return Ok((begun, Some(starter)));
         }
+        // The wait for the answer was given up: what comes of the request is nobody's.
+        Err(Some(given_up @ (LaunchError::Interrupted { .. } | LaunchError::Step { .. }))) => {
+            starter.discard();
+            return Err(given_up);
+        }
         Err(failed) => failed,
     };
     let mut outcomes = std::mem::take(&mut begun.outcomes);
