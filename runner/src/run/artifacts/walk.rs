@@ -176,9 +176,8 @@ impl Opener {
 fn is_other_mount(dir: BorrowedFd<'_>, name: &CStr) -> bool {
     match (mount::id_of(dir, c""), mount::id_of(dir, name)) {
         (Ok(Some(folder)), Ok(Some(found))) => folder != found,
-        (Ok(_), Ok(_)) => true,
-        // It is not there.
-        (Ok(_), Err(_)) | (Err(_), _) => false,
+        (_, Err(error)) if error.kind() == std::io::ErrorKind::NotFound => false,
+        (Ok(_) | Err(_), Ok(_) | Err(_)) => true,
     }
 }
 
