@@ -11,7 +11,7 @@ mod sockets;
 mod steps;
 mod tree;
 
-use std::cell::RefCell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ledger::facts::control::Control;
 use ledger::facts::policy::Policy;
@@ -34,10 +34,21 @@ const TIER_FULL: &str = "full";
 #[derive(Debug, Default)]
 pub struct Embedded {
     /// Starts pid 1's program before a sandbox is wanted.
-    starter: RefCell<Option<Starter>>,
+    starter: Mutex<Option<Starter>>,
+}
+
+impl Embedded {
+    fn slot(&self) -> MutexGuard<'_, Option<Starter>> {
+        // A starter is whole whoever panicked.
+        self.starter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Runtime for Embedded {
+    fn shares_nothing(&self) -> bool {
+        true
+    }
+
     fn id(&self) -> &str {
         "embedded"
     }
@@ -52,7 +63,7 @@ impl Runtime for Embedded {
 
     fn get_ready(&self) {
         // Where there is none, pid 1 is made in one step.
-        *self.starter.borrow_mut() = launch::starter();
+        *self.slot() = launch::starter();
     }
 
     fn begin(&self, policy: &Policy, job: &Job, streams: Streams) -> Result<Begun, LaunchError> {
@@ -72,7 +83,8 @@ impl Runtime for Embedded {
             what: error_chain(&error),
         })?;
         let possible = possible_namespaces(wanted, &mut outcomes)?;
-        let asked = match self.starter.take() {
+        let ready = self.slot().take();
+        let asked = match ready {
             // It was started before, and does not hold what this process holds now.
             Some(starter) if !job.leaves_out(Control::Descriptors) => {
                 launch::ask(starter, possible, streams)
