@@ -107,7 +107,7 @@ enum MatrixError {
         signal: Signal,
         /// The runtime that was being measured.
         runtime: String,
-        /// Runs that went to their end.
+        /// Runs that are recorded, those that were ended with them.
         done: usize,
         /// Runs in all.
         all: usize,

@@ -108,7 +108,7 @@ pub enum ArmError {
     #[error("{done} of {all} runs are recorded")]
     #[diagnostic(code(runner::measure::stopped))]
     Stopped {
-        /// Runs that went to their end.
+        /// Runs that are recorded, those that were ended with them.
         done: usize,
         /// Runs in all.
         all: usize,

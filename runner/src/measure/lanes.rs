@@ -227,3 +227,93 @@ impl Bench<'_> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::measure::arms::system;
+    use crate::measure::program::SUITE;
+    use crate::runtime::embedded::Embedded;
+    use crate::runtime::native::Native;
+
+    fn rows() -> Vec<Probe> {
+        let suite: ledger::facts::suite::Suite = serde_json::from_str(SUITE).unwrap();
+        suite.probes
+    }
+
+    #[test]
+    fn what_uses_something_up_and_what_is_not_ours_runs_alone() {
+        let mut rows = rows();
+        for row in &mut rows {
+            if row.control == Control::Ipc {
+                row.program = Some(ledger::facts::suite::ProbeProgram {
+                    path: "probe.sh".to_owned(),
+                    sha256: None,
+                });
+            }
+        }
+        let embedded = Embedded::default();
+        let units = units(&rows, &embedded);
+        let arms: usize = rows.iter().map(|row| row.arms.len()).sum();
+        assert_eq!(units.len(), arms);
+        assert!(units.iter().is_sorted_by_key(|unit| unit.row));
+        for unit in &units {
+            let alone = matches!(
+                unit.probe.control,
+                Control::Memory | Control::Processes | Control::Cpu | Control::Disk | Control::Ipc
+            );
+            assert_eq!(unit.beside, !alone, "{}", unit.probe.id);
+        }
+    }
+
+    #[test]
+    fn bare_is_bare_once() {
+        let rows = rows();
+        let units = units(&rows, &Native);
+        assert!(units.iter().all(|unit| unit.arm == Arm::Run));
+        assert_eq!(units.len(), rows.len());
+    }
+
+    #[test]
+    fn a_failure_asks_the_others_to_stop_and_is_what_is_told() {
+        let (rows, stop) = (rows(), Arc::new(Stop::new().unwrap()));
+        let embedded = Embedded::default();
+        let mut shown = Vec::new();
+        let mut progress = |progress: &Progress<'_>| {
+            shown.push((progress.done, progress.under_way.len(), progress.all));
+        };
+        let units = units(&rows, &embedded);
+        let all = units.len();
+        let mut board = Board {
+            runtime: "embedded",
+            ended: (0..all).map(|_| None).collect(),
+            units,
+            under_way: Vec::new(),
+            stop: &stop,
+            failed: None,
+            progress: &mut progress,
+        };
+        let ended = |at, attempt: Option<&'static str>| {
+            let ran = match attempt {
+                Some(attempt) => Err(system(attempt)(io::ErrorKind::NotFound.into())),
+                None => Ok(None),
+            };
+            Told::Ended(at, Box::new(ran))
+        };
+        for at in 0..3 {
+            board.take(Told::Began(at));
+        }
+        board.take(ended(1, None));
+        assert!(!stop.is_asked());
+        board.take(Told::Began(3));
+        board.take(ended(0, Some("do the first thing")));
+        assert!(stop.is_asked());
+        board.take(ended(2, Some("do another")));
+        board.take(ended(3, None));
+        let failed = board.finish().unwrap_err();
+        assert_eq!(failed.to_string(), "cannot do the first thing");
+        assert_eq!(shown, [(0, 1, all), (0, 2, all), (0, 3, all), (1, 3, all)]);
+    }
+}
