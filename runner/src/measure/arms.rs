@@ -224,6 +224,8 @@ impl Bench<'_> {
                 observe: &mut observe,
             }),
         };
+        // As for any workload; and not earlier, as it holds what this process held when it was started.
+        runtime.get_ready();
         let finished: Finished = execute(request, ledger, &mut Silent)?;
         let Some(probed) = finished.probed else {
             return Err(ArmError::NoRecord(probe.id.to_string()));
