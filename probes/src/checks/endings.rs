@@ -19,6 +19,8 @@ const SURVIVAL: Duration = Duration::from_secs(3);
 const BEAT: Duration = Duration::from_millis(100);
 /// Longest that this program outlives a deadline.
 const LONGEST_MILLIS: u64 = 60_000;
+/// One step of living on.
+const STEP_MILLIS: u64 = 20;
 /// Most that it prints.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -107,7 +109,8 @@ pub(crate) fn deadline(parameters: &Parameters) -> Seen {
     }
 }
 
-/// After the line: this process and a child in a session of its own stay, whatever they are asked.
+/// After the line: this process and a child in a session of its own stay, whatever they are asked. One that comes to its own
+/// end says so.
 pub(crate) fn linger(parameters: &Parameters) {
     let Some(millis) = parameters
         .number("millis")
@@ -115,14 +118,15 @@ pub(crate) fn linger(parameters: &Parameters) {
     else {
         return;
     };
-    let until = Instant::now() + Duration::from_millis(millis);
     sys::ignore_requests();
     let child = sys::child();
     if child == Ok(None) {
         sys::own_session();
     }
-    while Instant::now() < until {
-        std::thread::sleep(BEAT.min(until.saturating_duration_since(Instant::now())));
+    // Counted, not read from a clock: a machine that is busy or stands still for a while keeps whoever is to end this program
+    // as long, and what counts is how often it could have been ended and was not.
+    for _ in 0..millis.div_ceil(STEP_MILLIS) {
+        std::thread::sleep(Duration::from_millis(STEP_MILLIS));
     }
     match child {
         Ok(None) => sys::exit_now(0),
@@ -131,6 +135,8 @@ pub(crate) fn linger(parameters: &Parameters) {
         }
         Err(_) => {}
     }
+    // Whoever does not read it sees no escape in it.
+    let _said = std::io::stdout().write_all(&parameters.greeting("timeout/outlived"));
 }
 
 pub(crate) fn cap(parameters: &Parameters) -> Seen {

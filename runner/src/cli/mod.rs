@@ -9,6 +9,7 @@ mod completions;
 mod doctor;
 mod events;
 mod exec;
+mod interrupt;
 mod key;
 mod ledger;
 mod listing;

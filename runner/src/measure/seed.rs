@@ -18,8 +18,8 @@ use super::listen::Open;
 use super::plant::mark::Mark;
 use super::plant::{self, Leaked, Terminal};
 use super::{
-    ABSENT_VARIABLE, Bounds, DEADLINE_SLACK_MILLIS, Instrument, PRESENT_VARIABLE, Places,
-    PlantError, Planted, Planting, Watched,
+    ABSENT_VARIABLE, Bounds, DEADLINE_SLACK_MILLIS, Instrument, OUTLIVED_MILLIS, PRESENT_VARIABLE,
+    Places, PlantError, Planted, Planting, Watched,
 };
 
 /// What lies in the working folder of the process.
@@ -81,7 +81,7 @@ pub(super) fn plant(
             }
         }
     }
-    seeds.row(probe.control, &mark, roots, bounds)?;
+    seeds.row(probe, &mark, roots, bounds)?;
     let listeners = seeds.open.serve(&secret.to_string(), fresh()?);
     Ok(Planted {
         probe: probe.clone(),
@@ -114,13 +114,13 @@ fn fresh() -> Result<String, PlantError> {
 impl Seeds<'_> {
     fn row(
         &mut self,
-        control: Control,
+        probe: &Probe,
         mark: &Mark,
         roots: usize,
         bounds: &Bounds,
     ) -> Result<(), PlantError> {
         let own_paths = mark.paths();
-        match control {
+        match probe.control {
             Control::Network => self.network()?,
             Control::Filesystem => {
                 self.files()?;
@@ -152,7 +152,12 @@ impl Seeds<'_> {
                 }
             }
             Control::Timeout => {
-                let longer = |millis: u64| millis.saturating_add(2 * DEADLINE_SLACK_MILLIS);
+                let by = if probe.is_own() {
+                    OUTLIVED_MILLIS
+                } else {
+                    2 * DEADLINE_SLACK_MILLIS
+                };
+                let longer = |millis: u64| millis.saturating_add(by);
                 self.number("millis", bounds.deadline_millis.map(longer));
             }
             Control::Output => {

@@ -91,7 +91,7 @@ impl Intent {
 }
 
 /// Something that isolates workloads.
-pub trait Runtime {
+pub trait Runtime: Sync {
     /// Its name on command lines and in records.
     fn id(&self) -> &str;
 
@@ -114,6 +114,11 @@ pub trait Runtime {
     /// Whether it shows [`Job::workload`] at /workload; one that does not runs programs where they are on the host.
     fn shows_workload(&self) -> bool {
         true
+    }
+
+    /// Whether one run of it uses nothing by a name or a number that another run would use: then several may go on side by side.
+    fn shares_nothing(&self) -> bool {
+        false
     }
 
     /// Starts what can be started before anything is known of a run. It costs nothing but time when no run follows.

@@ -23,6 +23,7 @@ mod hostile;
 mod identity;
 mod kills;
 mod lacking;
+mod lanes;
 mod launder;
 mod leftovers;
 mod matrix;
