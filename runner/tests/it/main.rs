@@ -37,6 +37,7 @@ mod signals;
 mod starter;
 mod streams;
 mod syscalls;
+mod table;
 mod tamper;
 mod terminal;
 mod verifier;
