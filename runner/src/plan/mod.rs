@@ -253,6 +253,9 @@ pub struct Launch {
     pub init: OwnedFd,
     /// Pid 1's id as this process sees it.
     pub init_pid: i32,
+    /// The first process of the sandbox's pid namespace, where `init` stands beside the sandbox: its end is the end of all
+    /// that ran there.
+    pub first: Option<OwnedFd>,
     /// To pid 1; when this end closes the tree dies.
     pub control: UnixStream,
     /// The master side of the workload's terminal, when it has one.

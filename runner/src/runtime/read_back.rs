@@ -28,6 +28,8 @@ pub(super) struct Expected {
     pub(super) open_files: Option<u64>,
     /// A session of its own.
     pub(super) session: bool,
+    /// Who begins it, where that is not the workload's process.
+    pub(super) leader: Option<i32>,
     /// A root in memory.
     pub(super) own_root: bool,
     /// Places that must be read-only with everything below but the writable ones.
@@ -263,7 +265,8 @@ fn read_session_and_limits(workload: i32, expected: &Expected, outcomes: &mut Ou
             let session = stat
                 .rsplit_once(") ")
                 .and_then(|(_, rest)| rest.split(' ').nth(3));
-            Ok(session == Some(workload.to_string().as_str()))
+            let leader = expected.leader.unwrap_or(workload);
+            Ok(session == Some(leader.to_string().as_str()))
         };
         outcomes.note("new-session", held(read(), "begin a session"));
     }

@@ -6,13 +6,13 @@ use crate::sys::clone::Placeholder;
 use crate::sys::fault::{self, Fault};
 
 /// A namespace that a sandbox can be built without, at the price of a control.
-pub(super) struct Optional {
-    pub(super) mechanism: &'static str,
-    pub(super) flag: libc::c_int,
-    pub(super) file: &'static str,
+pub(in crate::runtime) struct Optional {
+    pub(in crate::runtime) mechanism: &'static str,
+    pub(in crate::runtime) flag: libc::c_int,
+    pub(in crate::runtime) file: &'static str,
 }
 
-pub(super) const OPTIONAL: [Optional; 4] = [
+pub(in crate::runtime) const OPTIONAL: [Optional; 4] = [
     Optional {
         mechanism: "namespace-network",
         flag: libc::CLONE_NEWNET,
@@ -34,11 +34,11 @@ pub(super) const OPTIONAL: [Optional; 4] = [
         file: "cgroup",
     },
 ];
-pub(super) const NEEDED: libc::c_int = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID;
+pub(in crate::runtime) const NEEDED: libc::c_int = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID;
 
 /// The namespaces of `wanted` that this host makes, found by trying when all together are refused; notes the
 /// refused ones.
-pub(super) fn possible_namespaces(
+pub(in crate::runtime) fn possible_namespaces(
     wanted: libc::c_int,
     outcomes: &mut Outcomes,
 ) -> Result<libc::c_int, LaunchError> {
@@ -72,7 +72,7 @@ pub(super) fn possible_namespaces(
 }
 
 /// Which of the optional namespaces are refused, each tried alone beside the needed ones.
-pub(super) fn drop_refused(
+pub(in crate::runtime) fn drop_refused(
     flags: libc::c_int,
     outcomes: &mut Outcomes,
 ) -> Result<libc::c_int, LaunchError> {
