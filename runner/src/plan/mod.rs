@@ -114,6 +114,11 @@ pub trait Runtime {
         true
     }
 
+    /// Why it can do nothing at all here: its program is not installed.
+    fn is_missing(&self) -> Option<Why> {
+        None
+    }
+
     /// Starts what can be started before anything is known of a run. It costs nothing but time when no run follows.
     fn get_ready(&self) {}
 

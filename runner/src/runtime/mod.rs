@@ -1,5 +1,6 @@
 //! Runtimes: what isolates. Each answers for every control and builds one sandbox per launch.
 
+pub mod bwrap;
 pub mod embedded;
 mod launch;
 pub mod native;
@@ -13,16 +14,13 @@ use crate::plan::Runtime;
 pub fn all() -> Vec<Box<dyn Runtime>> {
     vec![
         Box::new(embedded::Embedded::default()),
+        Box::new(bwrap::Bwrap::default()),
         Box::new(native::Native),
     ]
 }
 
 /// Runtimes that are designed and not part of this version, with what they need.
 pub const LATER: &[(&str, &str)] = &[
-    (
-        "bwrap",
-        "needs the bwrap runtime, which comes with a later version",
-    ),
     (
         "unshare",
         "needs runtime templates, which come with a later version",

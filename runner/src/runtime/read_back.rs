@@ -127,6 +127,13 @@ fn only_child(init: i32) -> Option<i32> {
         .copied()
 }
 
+/// The parent of a process (proc_pid_stat(5)).
+pub(super) fn parent_of(pid: i32) -> Option<i32> {
+    let stat = pseudo::read_text(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split(' ').nth(1)?.parse().ok()
+}
+
 /// The real user id of a process as the host sees it; `None` when it cannot be read.
 pub(super) fn uid_of(pid: i32) -> Option<u32> {
     let text = pseudo::read_text(format!("/proc/{pid}/status")).ok()?;

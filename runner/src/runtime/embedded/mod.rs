@@ -24,7 +24,7 @@ use crate::plan::{Answer, Begun, Job, Launch, LaunchError, Plan, Reason, Runtime
 use crate::sys::process;
 use crate::sys::starter::Starter;
 use begin::{made, make};
-use namespaces::{NEEDED, OPTIONAL, possible_namespaces};
+use namespaces::{possible_namespaces, wanted};
 use prepared::Prepared;
 
 /// The tier in which everything of this runtime is to be had.
@@ -56,17 +56,7 @@ impl Runtime for Embedded {
     }
 
     fn begin(&self, policy: &Policy, job: &Job, streams: Streams) -> Result<Begun, LaunchError> {
-        let mut wanted = NEEDED;
-        for namespace in &OPTIONAL {
-            let is_wanted = match namespace.flag {
-                libc::CLONE_NEWNET => ablation::has_own_network(policy, job),
-                libc::CLONE_NEWIPC => !job.leaves_out(Control::Ipc),
-                _ => true,
-            };
-            if is_wanted {
-                wanted |= namespace.flag;
-            }
-        }
+        let wanted = wanted(policy, job);
         let mut outcomes = Outcomes::default();
         let mut ids = ablation::host_ids(job).map_err(|error| LaunchError::Step {
             what: error_chain(&error),

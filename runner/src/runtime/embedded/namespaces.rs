@@ -1,7 +1,11 @@
 //! Which namespaces a sandbox gets, and which it can be built without.
 
+use ledger::facts::control::Control;
+use ledger::facts::policy::Policy;
+
+use super::ablation;
 use crate::mechanism::{Failure, Outcomes};
-use crate::plan::LaunchError;
+use crate::plan::{Job, LaunchError};
 use crate::sys::clone::Placeholder;
 use crate::sys::fault::{self, Fault};
 
@@ -35,6 +39,22 @@ pub(in crate::runtime) const OPTIONAL: [Optional; 4] = [
     },
 ];
 pub(in crate::runtime) const NEEDED: libc::c_int = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID;
+
+/// The namespaces that a job is to have.
+pub(in crate::runtime) fn wanted(policy: &Policy, job: &Job) -> libc::c_int {
+    let mut wanted = NEEDED;
+    for namespace in &OPTIONAL {
+        let is_wanted = match namespace.flag {
+            libc::CLONE_NEWNET => ablation::has_own_network(policy, job),
+            libc::CLONE_NEWIPC => !job.leaves_out(Control::Ipc),
+            _ => true,
+        };
+        if is_wanted {
+            wanted |= namespace.flag;
+        }
+    }
+    wanted
+}
 
 /// The namespaces of `wanted` that this host makes, found by trying when all together are refused; notes the
 /// refused ones.

@@ -1,0 +1,291 @@
+//! **bwrap**: bubblewrap builds the sandbox, from the same plan and tree as the embedded runtime's, and what it built is looked at
+//! from outside before anything of the workload's runs.
+//!
+//! ```text
+//! runner ── starts ──► launcher (`init::launcher`): attaches mapped folders, becomes the workload's id
+//!                       └── bwrap --json-status-fd --block-fd …: names its first process, which waits
+//! runner: the namespaces are new? Then it may build.
+//!                            └── pid 1 (bwrap's reaper)
+//!                                 └── the gate: filters, ids, capabilities, session are what they will be
+//! runner: reads all of it back, appends the start record, says "go"; the gate becomes the workload
+//! ```
+
+mod answers;
+mod arguments;
+mod facts;
+mod program;
+#[cfg(test)]
+mod tests;
+
+use std::cell::OnceCell;
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use ledger::bytes::canon::escape_bytes;
+use ledger::facts::control::Control;
+use ledger::facts::policy::Policy;
+
+use super::embedded::prepared::Prepared;
+use super::embedded::{ablation, begin, error_chain, namespaces, no_ids, workspace};
+use super::{launch, read_back};
+use crate::init::wire::{self, LauncherReport, LauncherSpec, ProgramReport, Report, Spec, ToInit};
+use crate::mechanism::owners::HostIds;
+use crate::mechanism::{Failure, Outcomes};
+use crate::plan::{
+    Answer, Begun, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams, Waiting, Why,
+};
+use crate::sys::process;
+use arguments::Arguments;
+use program::Bubblewrap;
+
+/// The tier in which everything of this runtime is to be had.
+const TIER_FULL: &str = "full";
+
+/// bubblewrap, where it is installed.
+#[derive(Debug, Default)]
+pub struct Bwrap {
+    found: OnceCell<Result<Bubblewrap, String>>,
+}
+
+impl Bwrap {
+    fn found(&self) -> Result<&Bubblewrap, Why> {
+        let found = self.found.get_or_init(Bubblewrap::find);
+        found.as_ref().map_err(|detail| Why {
+            reason: Reason::RUNTIME_MISSING,
+            detail: Some(detail.clone()),
+        })
+    }
+}
+
+impl Runtime for Bwrap {
+    fn id(&self) -> &str {
+        "bwrap"
+    }
+
+    /// Bubblewrap's; `none` where there is none.
+    fn version(&self) -> String {
+        let found = self.found();
+        found.map_or_else(|_| "none".to_owned(), |found| found.version.clone())
+    }
+
+    fn is_missing(&self) -> Option<Why> {
+        self.found().err()
+    }
+
+    fn answer(&self, control: Control, policy: &Policy, job: &Job) -> Answer {
+        match self.found() {
+            Ok(program) => answers::answer(program, control, policy, job),
+            Err(why) => Answer::Cannot(why),
+        }
+    }
+
+    fn begin(&self, _: &Policy, job: &Job, streams: Streams) -> Result<Begun, LaunchError> {
+        self.found().map_err(|why| not_there(&why))?;
+        let ids = ablation::host_ids(job).map_err(|error| LaunchError::Step {
+            what: error_chain(&error),
+        })?;
+        let ids = match ids {
+            // Of subordinate ids bubblewrap knows nothing: it maps one id.
+            HostIds::Subordinate { uid, gid, .. } => HostIds::Own { uid, gid },
+            ids => ids,
+        };
+        // Where the caller's folders are attached with their owners mapped.
+        let own = match ids {
+            HostIds::Allocated { .. } => libc::CLONE_NEWNS,
+            HostIds::Root | HostIds::Own { .. } | HostIds::Subordinate { .. } => 0,
+        };
+        let mut begun = launch::begin(own, streams, |_| Ok(()))?;
+        begun.ids = Some(ids);
+        Ok(begun)
+    }
+
+    fn launch(
+        &self,
+        plan: &Plan,
+        begun: Result<Begun, LaunchError>,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<Launch, LaunchError> {
+        let program = self.found().map_err(|why| not_there(&why))?;
+        if let Some(control) = plan.job.ablate
+            && !answers::can_leave_out(control, &plan.job)
+        {
+            let reason = Reason::ABLATION_NOT_POSSIBLE;
+            return Err(LaunchError::Step {
+                what: format!("{control} cannot be left out: {reason}"),
+            });
+        }
+        build(plan, program, begun?, meanwhile)
+    }
+}
+
+fn not_there(why: &Why) -> LaunchError {
+    LaunchError::Step {
+        what: why.to_string(),
+    }
+}
+
+fn build(
+    plan: &Plan,
+    program: &Bubblewrap,
+    mut begun: Begun,
+    meanwhile: &mut dyn FnMut(),
+) -> Result<Launch, LaunchError> {
+    let wanted = namespaces::wanted(&plan.policy, &plan.job);
+    let ids = begun.ids.take().ok_or_else(no_ids)?;
+    let mut prepared = Prepared::new(plan, &ids, wanted)?;
+    let inside = begin::inside(&plan.policy, &plan.job, &ids);
+    let full = &prepared.spec;
+    let arguments = Arguments {
+        plan,
+        program,
+        spec: full,
+        ids: &ids,
+        inside: &inside,
+        wanted,
+    };
+    let (steps, contents) = arguments.build(&mut prepared.planted)?;
+    let ids_of_launcher = match ids {
+        HostIds::Allocated { id, .. } => Some((id, id)),
+        HostIds::Root | HostIds::Own { .. } | HostIds::Subordinate { .. } => None,
+    };
+    let mut expected =
+        super::embedded::effect::expected(plan, full, &ids, wanted, prepared.mapped.clone());
+    let spec = Spec {
+        session: full.session,
+        session_keyring: full.session_keyring,
+        close_descriptors: full.close_descriptors,
+        open_files: full.open_files,
+        planted: u32::try_from(prepared.planted.len()).unwrap_or(u32::MAX),
+        launcher: Some(LauncherSpec {
+            program: program.path.clone(),
+            steps,
+            contents,
+            ids: ids_of_launcher,
+        }),
+        ..launch::bare(plan, launch::program(plan))
+    };
+    let Some(Waiting {
+        pid,
+        pidfd,
+        control,
+    }) = begun.take()
+    else {
+        return Err(no_ids());
+    };
+    let said = exchange(&control, &spec, (&prepared.planted, plan), meanwhile);
+    let Said {
+        made,
+        report,
+        terminal,
+        first,
+    } = match said {
+        Ok(said) => said,
+        Err(error) => {
+            launch::end(&pidfd);
+            return Err(error);
+        }
+    };
+    let mut outcomes = report.outcomes;
+    facts::said_by_launcher(plan, program, &prepared, &mut outcomes);
+    expected
+        .masks
+        .retain(|mask| !made.unreachable.contains(mask));
+    // Bubblewrap's first process begins the session; with a terminal the program itself has it.
+    expected.leader = Some(if plan.job.terminal {
+        read_back::parent_of(made.first).unwrap_or_default()
+    } else {
+        made.first
+    });
+    read_back::tree(made.first, &expected, &mut outcomes);
+    let runs = matches!(report.program, Some(ProgramReport::Found { .. }));
+    let host_uid = read_back::workload(made.first, &expected, runs, &mut outcomes);
+    // What is not there any more cannot be read back, and is no control that the host lacks.
+    if process::has_ended(&pidfd) || process::has_ended(&first) {
+        launch::end(&pidfd);
+        return Err(LaunchError::Step {
+            what: "bwrap was killed before the workload could run".to_owned(),
+        });
+    }
+    let found = launch::found(plan, report.program.as_ref());
+    let mut effect = super::embedded::effect::effect(plan, &outcomes, found, &ids);
+    effect.tier = Some(TIER_FULL);
+    effect.host_uid = host_uid;
+    effect.runtime_sha256 = Some(program.sha256);
+    effect.launch = made.argv.iter().map(|word| escape_bytes(word)).collect();
+    effect.remarks.extend(program.remarks(&plan.tree));
+    let workspace = if plan.tree.has_own_workspace() {
+        workspace(made.first)
+    } else {
+        None
+    };
+    Ok(Launch {
+        effect,
+        init: pidfd,
+        init_pid: pid,
+        first: Some(first),
+        control,
+        terminal,
+        workspace,
+        leaving: None,
+        held: vec![Box::new(ids), Box::new(prepared.placeholders)],
+    })
+}
+
+/// What the launcher said until the gate stood.
+struct Said {
+    made: LauncherReport,
+    report: Report,
+    terminal: Option<std::os::fd::OwnedFd>,
+    first: std::os::fd::OwnedFd,
+}
+
+fn exchange(
+    control: &UnixStream,
+    spec: &Spec,
+    (planted, plan): (&[std::os::fd::OwnedFd], &Plan),
+    meanwhile: &mut dyn FnMut(),
+) -> Result<Said, LaunchError> {
+    let until = Instant::now() + launch::REPORT_WITHIN;
+    let mut sent = wire::send(control, spec);
+    for descriptor in planted.iter().chain(plan.job.caller_terminal.as_deref()) {
+        sent = sent.and_then(|()| wire::send_descriptor(control, descriptor));
+    }
+    match sent {
+        // Why it is gone is what it said last.
+        Ok(()) | Err(wire::WireError::Gone) => {}
+        Err(error) => return Err(launch::before_report(&error)),
+    }
+    meanwhile();
+    launch::await_report(control, until)?;
+    let made: LauncherReport =
+        wire::receive(control).map_err(|error| launch::before_report(&error))?;
+    if let Some(failure) = made.fatal {
+        return Err(facts::not_built(plan, &failure, Outcomes::default()));
+    }
+    // It waits, alone in its namespaces: what is to hold for all that will run in them is the place for here.
+    let first = process::open(made.first).map_err(|error| LaunchError::Step {
+        what: Failure::call("find the sandbox's first process", &error).to_string(),
+    })?;
+    if let Err(error) = wire::send(control, &ToInit::Build) {
+        return Err(launch::before_report(&error));
+    }
+    launch::await_report(control, until)?;
+    let report: Report = wire::receive(control).map_err(|error| launch::before_report(&error))?;
+    if let Some(failure) = report.fatal {
+        return Err(facts::not_built(plan, &failure, report.outcomes));
+    }
+    let terminal = if report.terminal {
+        let received = wire::receive_descriptor(control);
+        Some(received.map_err(|error| LaunchError::Step {
+            what: format!("take the terminal: {error}"),
+        })?)
+    } else {
+        None
+    };
+    Ok(Said {
+        made,
+        report,
+        terminal,
+        first,
+    })
+}

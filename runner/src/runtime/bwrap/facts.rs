@@ -1,0 +1,79 @@
+//! What bubblewrap said, beside what is seen.
+
+use std::collections::BTreeMap;
+
+use ledger::facts::control::Control;
+use ledger::facts::policy::Nesting;
+
+use super::answers::NO_USER_NAMESPACES;
+use super::program::Bubblewrap;
+use crate::mechanism::{Failure, Outcomes};
+use crate::plan::{LaunchError, Plan, Reason, Why};
+use crate::runtime::embedded::prepared::Prepared;
+
+/// Bubblewrap ends at the first thing that it cannot do, and the gate ran: so it did what it was told. Reading back comes after
+/// this and takes away what it does not find.
+pub(super) fn said_by_launcher(
+    plan: &Plan,
+    program: &Bubblewrap,
+    prepared: &Prepared,
+    outcomes: &mut Outcomes,
+) {
+    outcomes.note("proc-mask", Ok(()));
+    let protected = match &prepared.unprotected {
+        Some(what) => Err(Failure {
+            attempt: "make protected paths ready".to_owned(),
+            error: what.clone(),
+        }),
+        None => Ok(()),
+    };
+    outcomes.note("protect", protected);
+    let denies = prepared.spec.deny_user_namespaces && plan.policy.nesting == Nesting::Deny;
+    if denies && NO_USER_NAMESPACES.iter().all(|option| program.has(option)) {
+        // It tried, and ends where one can still be made.
+        outcomes.note("userns-limit", Ok(()));
+    }
+    if plan.job.terminal {
+        outcomes.note("terminal", Ok(()));
+    }
+}
+
+/// What stands for a mistake in what was asked, and not for a control that is not to be had here.
+const MISTAKES: [&str; 4] = [
+    "Can't chdir to",
+    "Can't find source path",
+    "Can't create file at",
+    "Can't mkdir",
+];
+
+/// What it means that bubblewrap could not build the sandbox.
+pub(super) fn not_built(plan: &Plan, failure: &Failure, outcomes: Outcomes) -> LaunchError {
+    let what = failure.to_string();
+    if MISTAKES
+        .iter()
+        .any(|mistake| failure.error.starts_with(mistake))
+    {
+        return LaunchError::Step { what };
+    }
+    let is_network = failure.error.starts_with("loopback:");
+    let rests_on = |control: Control| {
+        !is_network || matches!(control, Control::Network | Control::Ipc)
+    };
+    let lost: BTreeMap<Control, Why> = plan
+        .intended
+        .keys()
+        .filter(|control| rests_on(**control))
+        .map(|control| {
+            let why = Why {
+                reason: Reason::LAUNCHER_FAILED,
+                detail: Some(what.clone()),
+            };
+            (*control, why)
+        })
+        .collect();
+    LaunchError::Mechanism {
+        what,
+        outcomes,
+        lost,
+    }
+}
