@@ -2,14 +2,16 @@
 //! until the runner has looked at the sandbox from outside and recorded what it saw, and becomes the workload.
 //!
 //! ```text
-//! gate SOCKET IMAGE
+//! gate SOCKET IMAGE LOCK         numbers of descriptors
 //! gate ── `r` ──► launcher       everything that the runtime applies is applied
 //! gate ◄─ three numbers of 8 bytes: length, count of pointers, index of the first variable; then so many bytes: the
 //!         pointers, as offsets or all ones for null (path, arguments, null, variables, null), and what they point at
 //! gate ── `x` ──► launcher       the next call is execve
 //! gate ── errno, 4 bytes ──►     it failed
 //! ```
-//! The end of the stream before `x` means that the workload was never started, after it that it was. The policy's filter
+//! A lock on the file LOCK is let go when execve closes that descriptor, or when this process ends, whoever else may hold the
+//! others open (fcntl(2): record locks are the process's). Let go before `x` it means that the workload was never started,
+//! after `x` and without an errno that it was. The policy's filter
 //! holds here already, so this program has no runtime of its own and makes five system calls: fcntl, write, read, execve and
 //! exit_group. Whoever adds one adds it to the answers of the runtimes that use the gate.
 
@@ -24,6 +26,8 @@ const NULL: u64 = u64::MAX;
 const FAILED: usize = 97;
 const F_SETFD: usize = 2;
 const FD_CLOEXEC: usize = 1;
+const F_SETLK: usize = 6;
+const F_WRLCK: i16 = 1;
 
 #[cfg(target_arch = "x86_64")]
 mod call {
@@ -144,6 +148,16 @@ fn write(to: usize, from: usize, count: usize) {
     while system(call::WRITE, to, from, count) == -4 {}
 }
 
+/// struct flock, of a whole file.
+#[repr(C)]
+struct Lock {
+    kind: i16,
+    whence: i16,
+    start: i64,
+    length: i64,
+    pid: i32,
+}
+
 /// The message, eight bytes each.
 static mut MESSAGE: [u64; ROOM / 8] = [0; ROOM / 8];
 
@@ -151,20 +165,31 @@ static mut MESSAGE: [u64; ROOM / 8] = [0; ROOM / 8];
 /// `stack` must be what the kernel passes to a new program: the count of arguments, then pointers to them.
 unsafe extern "C" fn main(stack: *const usize) -> ! {
     // SAFETY: the count stands first.
-    if unsafe { stack.read() } != 3 {
+    if unsafe { stack.read() } != 4 {
         exit();
     }
-    // SAFETY: three arguments follow, each a string.
-    let [socket, image] = unsafe {
+    // SAFETY: the name and three arguments follow, each a string.
+    let [socket, image, lock] = unsafe {
         [
             number(stack.add(2).read() as *const u8),
             number(stack.add(3).read() as *const u8),
+            number(stack.add(4).read() as *const u8),
         ]
     };
-    for descriptor in [socket, image] {
+    for descriptor in [socket, image, lock] {
         if system(call::FCNTL, descriptor, F_SETFD, FD_CLOEXEC) < 0 {
             exit();
         }
+    }
+    let whole = Lock {
+        kind: F_WRLCK,
+        whence: 0,
+        start: 0,
+        length: 0,
+        pid: 0,
+    };
+    if system(call::FCNTL, lock, F_SETLK, &raw const whole as usize) < 0 {
+        exit();
     }
     let ready = b'r';
     write(socket, &raw const ready as usize, 1);

@@ -43,6 +43,10 @@ struct Running {
     main: i32,
     first: Option<(i32, OwnedFd)>,
     gate: UnixStream,
+    lock: File,
+    /// Whether the gate is known to run.
+    stands: bool,
+    leaves_tree: bool,
     /// Kept open: the program writes to it at its end, too.
     status: OwnedFd,
     hold: Option<OwnedFd>,
@@ -79,7 +83,7 @@ pub(super) fn serve(
         return 0;
     }
     running.hold = None;
-    let stands = running.await_gate(control, spec, program, &mut outcomes);
+    let stands = running.look_inside(control, spec, program, &mut outcomes);
     let (found, fatal) = match stands {
         Ok(found) => (Some(found), None),
         Err(failure) => (None, Some(failure)),
@@ -107,7 +111,7 @@ pub(super) fn serve(
         running.end();
         return 0;
     };
-    let started = gate::open(control, &running.gate, &path, program);
+    let started = gate::open(&running.gate, &running.lock, &path, program);
     let said = match started {
         Ok(()) => wire::send(control, &FromInit::Started),
         Err(gate::NotStarted::Errno(errno)) => wire::send(control, &FromInit::ExecFailed(errno)),
@@ -166,19 +170,35 @@ fn start(
     let main = handed
         .spawn(spec, own_terminal.as_ref(), launcher, &argv)
         .map_err(failed("start the launcher"))?;
-    let Ours { gate, status, hold } = handed.ours;
+    let Ours {
+        gate,
+        lock,
+        status,
+        hold,
+    } = handed.ours;
     let name = launcher.program.file_name().unwrap_or_default();
     let mut running = Running {
         name: name.to_string_lossy().into_owned(),
         main,
         first: None,
         gate,
+        lock,
+        stands: false,
+        leaves_tree: spec.leaves_tree,
         status,
         hold: Some(hold),
         own_terminal,
         words,
     };
-    match running.await_made(control) {
+    drop(handed.theirs);
+    let made = if launcher.says_what_it_made {
+        running.await_made(control)
+    } else {
+        running
+            .await_gate(control)
+            .and_then(|()| running.only_child())
+    };
+    match made {
         Ok(pid) => {
             report.first = pid;
             Ok(running)
@@ -223,14 +243,8 @@ impl Running {
         }
     }
 
-    /// Waits until the gate runs, and finds the program that it is to become. With it, the gate's process.
-    fn await_gate(
-        &mut self,
-        control: &UnixStream,
-        spec: &Spec,
-        program: &ProgramSpec,
-        outcomes: &mut Outcomes,
-    ) -> Result<(ProgramReport, i32), Failure> {
+    /// Waits until the gate runs.
+    fn await_gate(&mut self, control: &UnixStream) -> Result<(), Failure> {
         let mut byte = [0];
         match read_full(control, self.gate.as_fd(), &mut byte) {
             Ok(1) if byte == *b"r" => {}
@@ -239,22 +253,44 @@ impl Running {
         }
         // Nothing was said, and the workload's words are the runner's to read.
         self.words = None;
+        self.stands = true;
+        Ok(())
+    }
+
+    /// The program's child, which is the gate.
+    fn only_child(&mut self) -> Result<i32, Failure> {
+        let pid = child_of(self.main)?;
+        let opened = process::open(pid);
+        let opened = opened.map_err(|error| Failure::call("find the first process", &error))?;
+        self.first = Some((pid, opened));
+        Ok(pid)
+    }
+
+    /// Finds the program that the gate is to become; with it, the gate's process.
+    fn look_inside(
+        &mut self,
+        control: &UnixStream,
+        spec: &Spec,
+        program: &ProgramSpec,
+        outcomes: &mut Outcomes,
+    ) -> Result<(ProgramReport, i32), Failure> {
         let first = self.first.as_ref().map(|(pid, _)| *pid).unwrap_or_default();
-        let children = process::children_of(first)
-            .map_err(|error| Failure::call("find the gate's process", &error))?;
-        let [workload] = children.as_slice() else {
-            return Err(Failure::no_effect("find the gate's process"));
+        let workload = if self.stands {
+            first
+        } else {
+            self.await_gate(control)?;
+            child_of(first)?
         };
         if let Some(limit) = spec.open_files {
-            let limited = process::limit_open_files(*workload, limit);
+            let limited = process::limit_open_files(workload, limit);
             outcomes.note(
                 "limit-files",
                 limited.map_err(|error| Failure::call(format!("RLIMIT_NOFILE {limit}"), &error)),
             );
         }
-        let report = inside::find(control, *workload, program)
+        let report = inside::find(control, workload, program)
             .map_err(|error| Failure::call("look into the sandbox", &error))?;
-        Ok((report, *workload))
+        Ok((report, workload))
     }
 
     /// To the workload's process group; to its process alone where the program itself is in that group.
@@ -285,7 +321,9 @@ impl Running {
         // The program, then the sandbox's first process, which comes to this one when its parent is gone. The first process of
         // a pid namespace ends when all of that has ended (pid_namespaces(7)).
         let _ = nix::sys::wait::waitpid(Pid::from_raw(self.main), None);
-        while nix::sys::wait::waitpid(Pid::from_raw(-1), None).is_ok() {}
+        if !self.leaves_tree {
+            super::end_children();
+        }
     }
 
     /// Waits for the end of the program, and says what it said.
@@ -332,6 +370,16 @@ impl Running {
     }
 }
 
+/// The one child of a process, which is the gate.
+fn child_of(pid: i32) -> Result<i32, Failure> {
+    let children = process::children_of(pid)
+        .map_err(|error| Failure::call("find the gate's process", &error))?;
+    match children.as_slice() {
+        [child] => Ok(*child),
+        _ => Err(Failure::no_effect("find the gate's process")),
+    }
+}
+
 /// A second reader of the pipe that is to be the workload's standard error; `None` where that is none.
 fn last_words() -> io::Result<Option<File>> {
     use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -360,11 +408,13 @@ struct Handed {
     hold: i32,
     gate: i32,
     image: i32,
+    their_lock: i32,
     ours: Ours,
 }
 
 struct Ours {
     gate: UnixStream,
+    lock: File,
     status: OwnedFd,
     hold: OwnedFd,
 }
@@ -379,12 +429,22 @@ impl Handed {
             their_hold,
             OwnedFd::from(their_gate),
             gate::image()?,
+            gate::memory(c"containment-lock", b"")?,
         ];
+        let lock = theirs.last().map(OwnedFd::try_clone).transpose()?;
+        let lock = File::from(lock.ok_or(io::ErrorKind::InvalidData)?);
         for content in &launcher.contents {
             theirs.push(gate::memory(c"containment-content", content)?);
         }
         let numbers: Vec<i32> = theirs.iter().map(|fd| fd.as_raw_fd()).collect();
-        let [status_number, hold_number, gate_number, image, contents @ ..] = numbers.as_slice()
+        let [
+            status_number,
+            hold_number,
+            gate_number,
+            image,
+            their_lock,
+            contents @ ..,
+        ] = numbers.as_slice()
         else {
             return Err(io::ErrorKind::InvalidData.into());
         };
@@ -394,8 +454,14 @@ impl Handed {
             hold: *hold_number,
             gate: *gate_number,
             image: *image,
+            their_lock: *their_lock,
             theirs,
-            ours: Ours { gate, status, hold },
+            ours: Ours {
+                gate,
+                lock,
+                status,
+                hold,
+            },
         })
     }
 
@@ -416,7 +482,8 @@ impl Handed {
         }
         argv.push(b"--".to_vec());
         argv.push(format!("/proc/self/fd/{}", self.image).into_bytes());
-        argv.extend([self.gate, self.image].map(|number| number.to_string().into_bytes()));
+        let numbers = [self.gate, self.image, self.their_lock];
+        argv.extend(numbers.map(|number| number.to_string().into_bytes()));
         argv
     }
 

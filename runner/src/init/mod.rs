@@ -239,11 +239,7 @@ impl OwnTerminal {
 type End = (process::Ended, Option<u32>);
 
 /// Waits for the end of the main process, reaping everybody else and passing signals on; `None` when the runner is gone or says so.
-fn supervise(
-    control: &UnixStream,
-    main: i32,
-    pass_on: &dyn Fn(Signal),
-) -> io::Result<Option<End>> {
+fn supervise(control: &UnixStream, main: i32, pass_on: &dyn Fn(Signal)) -> io::Result<Option<End>> {
     let mut children = SigSet::empty();
     children.add(Signal::SIGCHLD);
     children.thread_block()?;
@@ -313,9 +309,13 @@ fn count_others() -> Option<u32> {
 /// Without a pid namespace nobody else ends the tree: orphans come to this process, which kills and reaps until
 /// there are none.
 fn end_tree(spec: &Spec) {
-    if spec.owns_tree || spec.leaves_tree {
-        return;
+    if !spec.owns_tree && !spec.leaves_tree {
+        end_children();
     }
+}
+
+/// Ends all that descends from this process.
+fn end_children() {
     let own = std::process::id().cast_signed();
     // Without a readable /proc there is nobody to name.
     while let Ok(pids) = process::children_of(own) {

@@ -99,6 +99,9 @@ pub struct LauncherSpec {
     pub program: PathBuf,
     /// Its arguments, without the gate and what stands before that.
     pub steps: Vec<Step>,
+    /// It has words for [`Word::Status`] and [`Word::Hold`], and its first process has the gate as its child; else the gate
+    /// is the first process.
+    pub says_what_it_made: bool,
     /// What it is handed by descriptor, each to be read from its beginning.
     pub contents: Vec<Vec<u8>>,
     /// Ids of the host to become before, and no group beside.

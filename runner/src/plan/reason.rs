@@ -26,6 +26,8 @@ macro_rules! reasons {
 
 reasons! {
     NO_ISOLATION "no-isolation" "the native runtime runs the workload as it is",
+    NOT_ISOLATED "not-isolated" "this runtime does nothing about it",
+    SOCKETS_SHARED "sockets-shared" "unix sockets of the host can be connected to by their paths",
     NOT_IN_TEMPLATE "not-in-template" "the runtime template does not declare it",
     NEEDS_RESOURCE_GROUPS "needs-resource-groups" "limits on the whole tree need control groups, which this runtime does not use yet",
     NEEDS_QUOTA "needs-quota" "a limit on what is written needs a quota, which this runtime does not set yet",

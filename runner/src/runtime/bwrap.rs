@@ -13,43 +13,55 @@
 mod answers;
 mod arguments;
 mod facts;
-mod program;
-#[cfg(test)]
-mod tests;
 
 use std::cell::OnceCell;
-use std::os::unix::net::UnixStream;
-use std::time::Instant;
 
 use ledger::bytes::canon::escape_bytes;
 use ledger::facts::control::Control;
 use ledger::facts::policy::Policy;
 
+use super::beside::{self, Said};
 use super::embedded::prepared::Prepared;
 use super::embedded::{ablation, begin, error_chain, namespaces, no_ids, workspace};
+use super::program::{Installed, Known};
 use super::{launch, read_back};
-use crate::init::wire::{self, LauncherReport, LauncherSpec, ProgramReport, Report, Spec, ToInit};
+use crate::init::wire::{LauncherSpec, ProgramReport, Spec};
 use crate::mechanism::owners::HostIds;
-use crate::mechanism::{Failure, Outcomes};
 use crate::plan::{
     Answer, Begun, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams, Waiting, Why,
 };
 use crate::sys::process;
 use arguments::Arguments;
-use program::Bubblewrap;
 
 /// The tier in which everything of this runtime is to be had.
 const TIER_FULL: &str = "full";
 
+/// What is asked of it.
+const BUBBLEWRAP: Known = Known {
+    name: "bwrap",
+    package: "bubblewrap",
+    says: "bubblewrap ",
+    needed: &[
+        "--json-status-fd",
+        "--block-fd",
+        "--perms",
+        "--die-with-parent",
+        "--cap-drop",
+        "--unshare-cgroup-try",
+        "--remount-ro",
+    ],
+    since: "0.5.0",
+};
+
 /// bubblewrap, where it is installed.
 #[derive(Debug, Default)]
 pub struct Bwrap {
-    found: OnceCell<Result<Bubblewrap, String>>,
+    found: OnceCell<Result<Installed, String>>,
 }
 
 impl Bwrap {
-    fn found(&self) -> Result<&Bubblewrap, Why> {
-        let found = self.found.get_or_init(Bubblewrap::find);
+    fn found(&self) -> Result<&Installed, Why> {
+        let found = self.found.get_or_init(|| Installed::find(&BUBBLEWRAP));
         found.as_ref().map_err(|detail| Why {
             reason: Reason::RUNTIME_MISSING,
             detail: Some(detail.clone()),
@@ -62,7 +74,7 @@ impl Runtime for Bwrap {
         "bwrap"
     }
 
-    /// Bubblewrap's; `none` where there is none.
+    /// Installed's; `none` where there is none.
     fn version(&self) -> String {
         let found = self.found();
         found.map_or_else(|_| "none".to_owned(), |found| found.version.clone())
@@ -126,7 +138,7 @@ fn not_there(why: &Why) -> LaunchError {
 
 fn build(
     plan: &Plan,
-    program: &Bubblewrap,
+    program: &Installed,
     mut begun: Begun,
     meanwhile: &mut dyn FnMut(),
 ) -> Result<Launch, LaunchError> {
@@ -159,6 +171,7 @@ fn build(
         launcher: Some(LauncherSpec {
             program: program.path.clone(),
             steps,
+            says_what_it_made: true,
             contents,
             ids: ids_of_launcher,
         }),
@@ -172,7 +185,13 @@ fn build(
     else {
         return Err(no_ids());
     };
-    let said = exchange(&control, &spec, (&prepared.planted, plan), meanwhile);
+    let said = beside::exchange(
+        &control,
+        &spec,
+        (&prepared.planted, plan),
+        meanwhile,
+        &|failure, outcomes| facts::not_built(plan, failure, outcomes),
+    );
     let Said {
         made,
         report,
@@ -190,7 +209,7 @@ fn build(
     expected
         .masks
         .retain(|mask| !made.unreachable.contains(mask));
-    // Bubblewrap's first process begins the session; with a terminal the program itself has it.
+    // Installed's first process begins the session; with a terminal the program itself has it.
     expected.leader = Some(if plan.job.terminal {
         read_back::parent_of(made.first).unwrap_or_default()
     } else {
@@ -212,7 +231,13 @@ fn build(
     effect.host_uid = host_uid;
     effect.runtime_sha256 = Some(program.sha256);
     effect.launch = made.argv.iter().map(|word| escape_bytes(word)).collect();
-    effect.remarks.extend(program.remarks(&plan.tree));
+    if plan.tree.own_bytes.is_some() && !program.has(arguments::SIZE) {
+        effect.remarks.push(format!(
+            "bubblewrap {} has no {}: /workspace and /tmp take as much memory as there is",
+            program.version,
+            arguments::SIZE
+        ));
+    }
     let workspace = if plan.tree.has_own_workspace() {
         workspace(made.first)
     } else {
@@ -228,64 +253,5 @@ fn build(
         workspace,
         leaving: None,
         held: vec![Box::new(ids), Box::new(prepared.placeholders)],
-    })
-}
-
-/// What the launcher said until the gate stood.
-struct Said {
-    made: LauncherReport,
-    report: Report,
-    terminal: Option<std::os::fd::OwnedFd>,
-    first: std::os::fd::OwnedFd,
-}
-
-fn exchange(
-    control: &UnixStream,
-    spec: &Spec,
-    (planted, plan): (&[std::os::fd::OwnedFd], &Plan),
-    meanwhile: &mut dyn FnMut(),
-) -> Result<Said, LaunchError> {
-    let until = Instant::now() + launch::REPORT_WITHIN;
-    let mut sent = wire::send(control, spec);
-    for descriptor in planted.iter().chain(plan.job.caller_terminal.as_deref()) {
-        sent = sent.and_then(|()| wire::send_descriptor(control, descriptor));
-    }
-    match sent {
-        // Why it is gone is what it said last.
-        Ok(()) | Err(wire::WireError::Gone) => {}
-        Err(error) => return Err(launch::before_report(&error)),
-    }
-    meanwhile();
-    launch::await_report(control, until)?;
-    let made: LauncherReport =
-        wire::receive(control).map_err(|error| launch::before_report(&error))?;
-    if let Some(failure) = made.fatal {
-        return Err(facts::not_built(plan, &failure, Outcomes::default()));
-    }
-    // It waits, alone in its namespaces: what is to hold for all that will run in them is the place for here.
-    let first = process::open(made.first).map_err(|error| LaunchError::Step {
-        what: Failure::call("find the sandbox's first process", &error).to_string(),
-    })?;
-    if let Err(error) = wire::send(control, &ToInit::Build) {
-        return Err(launch::before_report(&error));
-    }
-    launch::await_report(control, until)?;
-    let report: Report = wire::receive(control).map_err(|error| launch::before_report(&error))?;
-    if let Some(failure) = report.fatal {
-        return Err(facts::not_built(plan, &failure, report.outcomes));
-    }
-    let terminal = if report.terminal {
-        let received = wire::receive_descriptor(control);
-        Some(received.map_err(|error| LaunchError::Step {
-            what: format!("take the terminal: {error}"),
-        })?)
-    } else {
-        None
-    };
-    Ok(Said {
-        made,
-        report,
-        terminal,
-        first,
     })
 }

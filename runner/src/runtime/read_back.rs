@@ -107,7 +107,8 @@ pub(super) fn workload(
     }
 }
 
-fn differs(init: i32, name: &str) -> Result<(), Failure> {
+/// Whether a process has a namespace of its own.
+pub(super) fn differs(init: i32, name: &str) -> Result<(), Failure> {
     let inode = |path: String| {
         std::fs::metadata(&path)
             .map(|metadata| metadata.ino())

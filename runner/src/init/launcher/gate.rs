@@ -2,8 +2,8 @@
 
 use std::ffi::CStr;
 use std::fs::File;
-use std::io::{self, Seek as _, Write as _};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -11,8 +11,8 @@ use std::path::Path;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use crate::init::patience::read_full;
 use crate::init::wire::ProgramSpec;
+use crate::sys::descriptor;
 
 /// The program that waits inside.
 static GATE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gate"));
@@ -87,10 +87,11 @@ fn message(path: &Path, program: &ProgramSpec) -> Option<Vec<u8>> {
     Some([head.concat(), message].concat())
 }
 
-/// Lets the gate become the workload, and returns when that is certain.
+/// Lets the gate become the workload, and returns when that is certain. `lock` is this process's own descriptor of the file
+/// that the gate has a lock on.
 pub(super) fn open(
-    control: &UnixStream,
     mut gate: &UnixStream,
+    lock: &File,
     path: &Path,
     program: &ProgramSpec,
 ) -> Result<(), NotStarted> {
@@ -99,9 +100,20 @@ pub(super) fn open(
     };
     // EPIPE when it died while it waited.
     gate.write_all(&message).map_err(|_| NotStarted::Lost)?;
+    descriptor::wait_for_lock(lock).map_err(|_| NotStarted::Lost)?;
+    // Whatever it had to say is there by now.
     let mut answer = [0; 5];
-    match read_full(control, gate.as_fd(), &mut answer) {
-        // Its end closes on exec, and also when it dies; but nothing lies between the word and that.
+    let said = gate.set_nonblocking(true).map(|()| {
+        let mut said = 0;
+        while let Some(rest) = answer.get_mut(said..).filter(|rest| !rest.is_empty()) {
+            match gate.read(rest) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => said += count,
+            }
+        }
+        said
+    });
+    match said {
         Ok(1) if answer[0] == b'x' => Ok(()),
         Ok(5) if answer[0] == b'x' => {
             let [_, a, b, c, d] = answer;
@@ -114,11 +126,17 @@ pub(super) fn open(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::init::patience::read_full;
+    use std::os::fd::AsFd as _;
     use std::os::unix::process::CommandExt as _;
     use std::process::{Command, Stdio};
 
     /// Starts the gate as a launcher's program would, and opens it.
-    fn through(argv: &[&str], environment: &[&str], path: &str) -> (Result<(), NotStarted>, String) {
+    fn through(
+        argv: &[&str],
+        environment: &[&str],
+        path: &str,
+    ) -> (Result<(), NotStarted>, String) {
         let bytes = |list: &[&str]| list.iter().map(|text| text.as_bytes().to_vec()).collect();
         let program = ProgramSpec {
             argv: bytes(argv),
@@ -127,27 +145,29 @@ mod tests {
         };
         let (ours, theirs) = UnixStream::pair().unwrap();
         let image = image().unwrap();
+        let lock = File::from(memory(c"lock", b"").unwrap());
         let leak = |fd: std::os::fd::BorrowedFd<'_>| {
             crate::sys::descriptor::duplicate_leaking(fd, 3).unwrap()
         };
         let (theirs, image) = (leak(theirs.as_fd()), leak(image.as_fd()));
+        let their_lock = leak(lock.as_fd());
         let mut command = Command::new(format!("/proc/self/fd/{}", image.as_raw_fd()));
-        command.arg0("gate").args([
-            theirs.as_raw_fd().to_string(),
-            image.as_raw_fd().to_string(),
-        ]);
+        let numbers = [&theirs, &image, &their_lock].map(|fd| fd.as_raw_fd().to_string());
+        command.arg0("gate").args(numbers);
         let child = command
             .env("SECRET_OF_THE_LAUNCHER", "1")
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        drop((theirs, image));
+        // That others hold them open changes nothing.
+        drop(image);
         let (control, _runner) = UnixStream::pair().unwrap();
         let mut ready = [0];
         assert_eq!(read_full(&control, ours.as_fd(), &mut ready).unwrap(), 1);
         assert_eq!(ready, *b"r");
-        let opened = open(&control, &ours, Path::new(path), &program);
+        let opened = open(&ours, &lock, Path::new(path), &program);
         let output = child.wait_with_output().unwrap();
+        drop((theirs, their_lock));
         (opened, String::from_utf8(output.stdout).unwrap())
     }
 

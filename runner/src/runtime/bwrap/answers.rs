@@ -4,10 +4,10 @@
 use ledger::facts::control::Control;
 use ledger::facts::policy::{Nesting, NetworkMode, Policy};
 
-use super::program::Bubblewrap;
 use crate::mechanism::owners;
 use crate::plan::{Answer, Intent, Job, Reason, Why};
 use crate::runtime::embedded::{ablation, answers};
+use crate::runtime::program::Installed;
 
 /// What the gate calls between the filter and the workload's program, beside what pid 1's child does.
 const GATE_CALLS: [&str; 1] = ["fcntl"];
@@ -21,12 +21,7 @@ pub(super) fn can_leave_out(control: Control, job: &Job) -> bool {
     ablation::is_possible(control, job)
 }
 
-pub(super) fn answer(
-    program: &Bubblewrap,
-    control: Control,
-    policy: &Policy,
-    job: &Job,
-) -> Answer {
+pub(super) fn answer(program: &Installed, control: Control, policy: &Policy, job: &Job) -> Answer {
     let usual = match answers::answer(control, policy, job) {
         Answer::Intends(intent) => Intent {
             backup: intent.backup.filter(|backup| *backup != "landlock"),
@@ -51,12 +46,17 @@ pub(super) fn answer(
         return lacks(FILTERS);
     }
     match control {
-        Control::Network if policy.network.mode == NetworkMode::None && !job.leaves_out(Control::Ipc) => {
+        Control::Network
+            if policy.network.mode == NetworkMode::None && !job.leaves_out(Control::Ipc) =>
+        {
             // It switches the loopback device on in any case.
             Answer::Intends(Intent::by("network-namespace").limited("own loopback"))
         }
         Control::Privilege if policy.nesting == Nesting::Deny => {
-            match NO_USER_NAMESPACES.iter().find(|option| !program.has(option)) {
+            match NO_USER_NAMESPACES
+                .iter()
+                .find(|option| !program.has(option))
+            {
                 Some(option) => lacks(option),
                 None => Answer::Intends(usual),
             }

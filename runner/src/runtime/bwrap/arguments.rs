@@ -10,18 +10,21 @@ use std::path::{Path, PathBuf};
 use ledger::facts::control::Control;
 
 use super::answers::{FILTERS, NO_USER_NAMESPACES};
-use super::program::Bubblewrap;
 use crate::init::wire::{Spec, Step, Word, planted_number};
 use crate::mechanism::identity::IdentitySpec;
 use crate::mechanism::owners::{HostIds, clone_path};
 use crate::mechanism::root::{Entry, Mask, Source, What};
 use crate::plan::{LaunchError, Plan, Shape};
+use crate::runtime::program::Installed;
 use crate::sys::filter::Instruction;
+
+/// A limit on a file system in memory.
+pub(super) const SIZE: &str = "--size";
 
 /// What a command line is made of.
 pub(super) struct Arguments<'a> {
     pub(super) plan: &'a Plan,
-    pub(super) program: &'a Bubblewrap,
+    pub(super) program: &'a Installed,
     pub(super) spec: &'a Spec,
     pub(super) ids: &'a HostIds,
     pub(super) inside: &'a IdentitySpec,
@@ -186,8 +189,8 @@ impl Arguments<'_> {
             What::Link(to) => line.add(vec![text("--symlink"), text(to), at]),
             What::Memory { mode, bytes } => {
                 let mut words = vec![text("--perms"), text(format!("{mode:04o}"))];
-                if let Some(bytes) = bytes.filter(|_| self.program.has("--size")) {
-                    words.extend([text("--size"), text(bytes.to_string())]);
+                if let Some(bytes) = bytes.filter(|_| self.program.has(SIZE)) {
+                    words.extend([text(SIZE), text(bytes.to_string())]);
                 }
                 words.extend([text("--tmpfs"), at]);
                 line.add(words);
@@ -224,7 +227,8 @@ impl Arguments<'_> {
 
 fn is_made_by_dev(source: &Path) -> bool {
     let made = ["null", "zero", "full", "random", "urandom", "tty"];
-    made.iter().any(|name| source == Path::new("/dev").join(name))
+    made.iter()
+        .any(|name| source == Path::new("/dev").join(name))
 }
 
 /// A filter as the kernel reads it (struct sock_filter).

@@ -1,21 +1,20 @@
 //! What bubblewrap said, beside what is seen.
 
-use std::collections::BTreeMap;
-
 use ledger::facts::control::Control;
 use ledger::facts::policy::Nesting;
 
 use super::answers::NO_USER_NAMESPACES;
-use super::program::Bubblewrap;
 use crate::mechanism::{Failure, Outcomes};
-use crate::plan::{LaunchError, Plan, Reason, Why};
+use crate::plan::{LaunchError, Plan};
+use crate::runtime::beside;
 use crate::runtime::embedded::prepared::Prepared;
+use crate::runtime::program::Installed;
 
-/// Bubblewrap ends at the first thing that it cannot do, and the gate ran: so it did what it was told. Reading back comes after
+/// Installed ends at the first thing that it cannot do, and the gate ran: so it did what it was told. Reading back comes after
 /// this and takes away what it does not find.
 pub(super) fn said_by_launcher(
     plan: &Plan,
-    program: &Bubblewrap,
+    program: &Installed,
     prepared: &Prepared,
     outcomes: &mut Outcomes,
 ) {
@@ -48,32 +47,17 @@ const MISTAKES: [&str; 4] = [
 
 /// What it means that bubblewrap could not build the sandbox.
 pub(super) fn not_built(plan: &Plan, failure: &Failure, outcomes: Outcomes) -> LaunchError {
-    let what = failure.to_string();
-    if MISTAKES
+    let is_mistake = MISTAKES
         .iter()
-        .any(|mistake| failure.error.starts_with(mistake))
-    {
-        return LaunchError::Step { what };
+        .any(|mistake| failure.error.starts_with(mistake));
+    if is_mistake {
+        return LaunchError::Step {
+            what: failure.to_string(),
+        };
     }
     let is_network = failure.error.starts_with("loopback:");
-    let rests_on = |control: Control| {
-        !is_network || matches!(control, Control::Network | Control::Ipc)
-    };
-    let lost: BTreeMap<Control, Why> = plan
-        .intended
-        .keys()
-        .filter(|control| rests_on(**control))
-        .map(|control| {
-            let why = Why {
-                reason: Reason::LAUNCHER_FAILED,
-                detail: Some(what.clone()),
-            };
-            (*control, why)
-        })
-        .collect();
-    LaunchError::Mechanism {
-        what,
-        outcomes,
-        lost,
-    }
+    let rests_on_network = |control| matches!(control, Control::Network | Control::Ipc);
+    beside::not_built(plan, failure, outcomes, |control| {
+        !is_network || rests_on_network(control)
+    })
 }

@@ -161,7 +161,12 @@ fn usual_mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
 
 /// Why a control is not in effect, by the mechanisms that it rests on; `runs` says whether there is a process on
 /// which a filter or a limit could take effect.
-pub(in crate::runtime) fn lost(control: Control, plan: &Plan, outcomes: &Outcomes, runs: bool) -> Option<Why> {
+pub(in crate::runtime) fn lost(
+    control: Control,
+    plan: &Plan,
+    outcomes: &Outcomes,
+    runs: bool,
+) -> Option<Why> {
     let mut lost = None;
     for mechanism in mechanisms(control, plan) {
         match outcomes.of(mechanism) {
@@ -186,7 +191,12 @@ pub(in crate::runtime) fn lost(control: Control, plan: &Plan, outcomes: &Outcome
 }
 
 /// What is declared, and what was intended and lost.
-pub(in crate::runtime) fn effect(plan: &Plan, outcomes: &Outcomes, program: Program, ids: &HostIds) -> Effect {
+pub(in crate::runtime) fn effect(
+    plan: &Plan,
+    outcomes: &Outcomes,
+    program: Program,
+    ids: &HostIds,
+) -> Effect {
     let mut effect = Effect::new(program);
     // Without a process there is nothing that a filter or a limit could have taken effect on.
     let runs = matches!(effect.program, Program::Found { .. });

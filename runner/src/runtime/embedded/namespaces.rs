@@ -38,7 +38,8 @@ pub(in crate::runtime) const OPTIONAL: [Optional; 4] = [
         file: "cgroup",
     },
 ];
-pub(in crate::runtime) const NEEDED: libc::c_int = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID;
+pub(in crate::runtime) const NEEDED: libc::c_int =
+    libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID;
 
 /// The namespaces that a job is to have.
 pub(in crate::runtime) fn wanted(policy: &Policy, job: &Job) -> libc::c_int {
