@@ -119,6 +119,15 @@ pub trait Runtime {
         None
     }
 
+    /// Tries on this host what a plan needs of its program; nothing of the workload's is looked at, and nothing stays.
+    ///
+    /// # Errors
+    /// What a launch would say.
+    fn try_here(&self, plan: &Plan) -> Result<(), LaunchError> {
+        let _ = plan;
+        Ok(())
+    }
+
     /// Starts what can be started before anything is known of a run. It costs nothing but time when no run follows.
     fn get_ready(&self) {}
 

@@ -14,11 +14,11 @@ mod answers;
 mod arguments;
 mod facts;
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 
 use ledger::bytes::canon::escape_bytes;
 use ledger::facts::control::Control;
-use ledger::facts::policy::Policy;
+use ledger::facts::policy::{Mode, Policy};
 
 use super::beside::{self, Said};
 use super::embedded::prepared::Prepared;
@@ -27,6 +27,7 @@ use super::program::{Installed, Known};
 use super::{launch, read_back};
 use crate::init::wire::{LauncherSpec, ProgramReport, Spec};
 use crate::mechanism::owners::HostIds;
+use crate::mechanism::{Failure, Outcomes};
 use crate::plan::{
     Answer, Begun, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams, Waiting, Why,
 };
@@ -57,6 +58,8 @@ const BUBBLEWRAP: Known = Known {
 #[derive(Debug, Default)]
 pub struct Bwrap {
     found: OnceCell<Result<Installed, String>>,
+    /// The workload's streams once more, for a second attempt.
+    spare: RefCell<Option<Streams>>,
 }
 
 impl Bwrap {
@@ -84,6 +87,15 @@ impl Runtime for Bwrap {
         self.found().err()
     }
 
+    fn try_here(&self, plan: &Plan) -> Result<(), LaunchError> {
+        let Ok(program) = self.found() else {
+            return Ok(());
+        };
+        let wanted = namespaces::wanted(&plan.policy, &plan.job);
+        let tried = program.try_with(&BUBBLEWRAP, &arguments::trial(program, wanted, plan));
+        tried.map_err(|failure| facts::not_built(plan, &failure, Outcomes::default()))
+    }
+
     fn answer(&self, control: Control, policy: &Policy, job: &Job) -> Answer {
         match self.found() {
             Ok(program) => answers::answer(program, control, policy, job),
@@ -91,8 +103,11 @@ impl Runtime for Bwrap {
         }
     }
 
-    fn begin(&self, _: &Policy, job: &Job, streams: Streams) -> Result<Begun, LaunchError> {
+    fn begin(&self, policy: &Policy, job: &Job, streams: Streams) -> Result<Begun, LaunchError> {
         self.found().map_err(|why| not_there(&why))?;
+        if policy.enforcement.mode == Mode::BestEffort {
+            self.spare.replace(Some(launch::again(&streams)?));
+        }
         let ids = ablation::host_ids(job).map_err(|error| LaunchError::Step {
             what: error_chain(&error),
         })?;
@@ -126,7 +141,20 @@ impl Runtime for Bwrap {
                 what: format!("{control} cannot be left out: {reason}"),
             });
         }
-        build(plan, program, begun?, meanwhile)
+        let wanted = namespaces::wanted(&plan.policy, &plan.job);
+        let spare = self.spare.take();
+        let built = build(plan, program, begun?, (wanted, None), meanwhile);
+        match (built, spare) {
+            // Some hosts give network namespaces in which nothing may be set up. What runs all the same runs without.
+            (Err(LaunchError::Mechanism { what, .. }), Some(streams))
+                if wanted & libc::CLONE_NEWNET != 0 && facts::is_network(&what) =>
+            {
+                let begun = self.begin(&plan.policy, &plan.job, streams)?;
+                let without = (wanted & !libc::CLONE_NEWNET, Some(what));
+                build(plan, program, begun, without, meanwhile)
+            }
+            (built, _) => built,
+        }
     }
 }
 
@@ -140,9 +168,9 @@ fn build(
     plan: &Plan,
     program: &Installed,
     mut begun: Begun,
+    (wanted, no_network): (libc::c_int, Option<String>),
     meanwhile: &mut dyn FnMut(),
 ) -> Result<Launch, LaunchError> {
-    let wanted = namespaces::wanted(&plan.policy, &plan.job);
     let ids = begun.ids.take().ok_or_else(no_ids)?;
     let mut prepared = Prepared::new(plan, &ids, wanted)?;
     let inside = begin::inside(&plan.policy, &plan.job, &ids);
@@ -206,6 +234,14 @@ fn build(
     };
     let mut outcomes = report.outcomes;
     facts::said_by_launcher(plan, program, &prepared, &mut outcomes);
+    if let Some(what) = no_network {
+        let attempt = "set up a network namespace".to_owned();
+        let failure = Failure {
+            attempt,
+            error: what,
+        };
+        outcomes.note("namespace-network", Err(failure));
+    }
     expected
         .masks
         .retain(|mask| !made.unreachable.contains(mask));

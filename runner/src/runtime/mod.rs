@@ -1,5 +1,6 @@
 //! Runtimes: what isolates. Each answers for every control and builds one sandbox per launch.
 
+pub mod auto;
 mod beside;
 pub mod bwrap;
 pub mod embedded;

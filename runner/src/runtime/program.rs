@@ -7,6 +7,9 @@ use std::process::{Command, Stdio};
 
 use ledger::bytes::hash::{Hash, Hasher};
 
+use crate::host::account::FIRST_HOST_ID;
+use crate::mechanism::Failure;
+
 /// What is known of a program.
 #[derive(Debug)]
 pub(super) struct Known {
@@ -74,6 +77,35 @@ impl Installed {
     /// Whether it knows an option (it tells by its help: distributions add some to older versions).
     pub(super) fn has(&self, option: &str) -> bool {
         self.options.contains(option)
+    }
+
+    /// Runs it with these words around itself, which then only says its version; as a free id where this process is root.
+    ///
+    /// # Errors
+    /// What it said.
+    pub(super) fn try_with(&self, known: &Known, words: &[&str]) -> Result<(), Failure> {
+        let failed = |error: String| Failure {
+            attempt: known.name.to_owned(),
+            error,
+        };
+        let mut command = Command::new(&self.path);
+        command.args(words).arg("--").arg(&self.path);
+        command.arg("--version").env_clear().stdin(Stdio::null());
+        if nix::unistd::geteuid().is_root() {
+            command.uid(FIRST_HOST_ID).gid(FIRST_HOST_ID);
+        }
+        let output = command.output();
+        let output = output.map_err(|error| failed(crate::sys::errno_name(&error)))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.trim().replace(char::is_control, " ");
+        let said = said.strip_prefix(&format!("{}: ", known.name));
+        Err(failed(match said {
+            Some(said) => said.to_owned(),
+            None => output.status.to_string(),
+        }))
     }
 }
 

@@ -105,6 +105,15 @@ impl Runtime for Unshare {
         self.found().err()
     }
 
+    fn try_here(&self, plan: &Plan) -> Result<(), LaunchError> {
+        let Ok(program) = self.found() else {
+            return Ok(());
+        };
+        let words = Own::of(&plan.policy, &plan.job).words();
+        let tried = program.try_with(&UNSHARE, &words);
+        tried.map_err(|failure| beside::not_built(plan, &failure, Outcomes::default(), |_| true))
+    }
+
     fn shows_workload(&self) -> bool {
         false
     }

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use ledger::facts::control::Control;
+use ledger::facts::policy::Nesting;
 
 use super::answers::{FILTERS, NO_USER_NAMESPACES};
 use crate::init::wire::{Spec, Step, Word, planted_number};
@@ -29,6 +30,27 @@ pub(super) struct Arguments<'a> {
     pub(super) ids: &'a HostIds,
     pub(super) inside: &'a IdentitySpec,
     pub(super) wanted: libc::c_int,
+}
+
+/// Namespaces that a specification asks for, and the options for them.
+const NAMESPACES: [(libc::c_int, &str); 4] = [
+    (libc::CLONE_NEWNET, "--unshare-net"),
+    (libc::CLONE_NEWIPC, "--unshare-ipc"),
+    (libc::CLONE_NEWUTS, "--unshare-uts"),
+    (libc::CLONE_NEWCGROUP, "--unshare-cgroup-try"),
+];
+
+/// What a plan asks of the kernel, around a program of the host's.
+pub(super) fn trial(program: &Installed, wanted: libc::c_int, plan: &Plan) -> Vec<&'static str> {
+    let mut words = vec!["--unshare-user", "--unshare-pid", "--die-with-parent"];
+    let own = NAMESPACES.iter().filter(|(flag, _)| wanted & flag != 0);
+    words.extend(own.map(|(_, option)| *option));
+    words.extend(["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]);
+    if plan.policy.nesting == Nesting::Deny {
+        let known = NO_USER_NAMESPACES.into_iter();
+        words.extend(known.filter(|option| program.has(option)));
+    }
+    words
 }
 
 /// The command line so far.
@@ -98,12 +120,7 @@ impl Arguments<'_> {
     fn processes(&self, line: &mut Line) {
         let IdentitySpec { uid, gid, .. } = *self.inside;
         line.say(&["--unshare-user", "--unshare-pid"]);
-        for (flag, option) in [
-            (libc::CLONE_NEWNET, "--unshare-net"),
-            (libc::CLONE_NEWIPC, "--unshare-ipc"),
-            (libc::CLONE_NEWUTS, "--unshare-uts"),
-            (libc::CLONE_NEWCGROUP, "--unshare-cgroup-try"),
-        ] {
+        for (flag, option) in NAMESPACES {
             if self.wanted & flag != 0 {
                 line.say(&[option]);
             }

@@ -45,6 +45,11 @@ const MISTAKES: [&str; 4] = [
     "Can't mkdir",
 ];
 
+/// Whether what bubblewrap said is about its network namespace (`bwrap: loopback: Failed RTM_NEWADDR: …`).
+pub(super) fn is_network(said: &str) -> bool {
+    said.starts_with("bwrap: loopback:")
+}
+
 /// What it means that bubblewrap could not build the sandbox.
 pub(super) fn not_built(plan: &Plan, failure: &Failure, outcomes: Outcomes) -> LaunchError {
     let is_mistake = MISTAKES
@@ -55,7 +60,7 @@ pub(super) fn not_built(plan: &Plan, failure: &Failure, outcomes: Outcomes) -> L
             what: failure.to_string(),
         };
     }
-    let is_network = failure.error.starts_with("loopback:");
+    let is_network = is_network(&failure.to_string());
     let rests_on_network = |control| matches!(control, Control::Network | Control::Ipc);
     beside::not_built(plan, failure, outcomes, |control| {
         !is_network || rests_on_network(control)
