@@ -1,7 +1,7 @@
 //! **auto**: the first of embedded and bwrap that can do all that is requested.
 //!
-//! It is chosen by what each answers and, for embedded, by whether the kernel makes its namespaces; where neither can do all,
-//! embedded stays and says what it cannot. A sandbox that fails later is not built again by the other.
+//! It is chosen by what each answers, by whether the kernel makes the namespaces of embedded, and, where that is not it, by a
+//! trial of bwrap; where neither can do all, embedded stays and says what it cannot. A sandbox that fails later is not built again by the other.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
@@ -49,7 +49,10 @@ impl Auto {
 
     /// Takes bwrap where that can do all that is requested.
     fn turn_to_bwrap(&self, policy: &Policy, job: &Job, why: &str) -> bool {
-        if !lacking(&self.bwrap, policy, job).is_empty() {
+        if !lacking(&self.bwrap, policy, job).is_empty()
+            || self.bwrap.is_missing().is_some()
+            || self.bwrap.works_here(policy, job).is_err()
+        {
             return false;
         }
         self.is_bwrap.set(true);

@@ -72,6 +72,21 @@ impl Bwrap {
     }
 }
 
+impl Bwrap {
+    /// Tries what a job asks of the kernel, around a program of the host's; where there is no bubblewrap nothing is tried.
+    ///
+    /// # Errors
+    /// What bubblewrap said.
+    pub(super) fn works_here(&self, policy: &Policy, job: &Job) -> Result<(), Failure> {
+        let Ok(program) = self.found() else {
+            return Ok(());
+        };
+        let wanted = namespaces::wanted(policy, job);
+        let words = arguments::trial(program, wanted, policy);
+        program.try_with(&BUBBLEWRAP, &words)
+    }
+}
+
 impl Runtime for Bwrap {
     fn id(&self) -> &str {
         "bwrap"
@@ -88,11 +103,7 @@ impl Runtime for Bwrap {
     }
 
     fn try_here(&self, plan: &Plan) -> Result<(), LaunchError> {
-        let Ok(program) = self.found() else {
-            return Ok(());
-        };
-        let wanted = namespaces::wanted(&plan.policy, &plan.job);
-        let tried = program.try_with(&BUBBLEWRAP, &arguments::trial(program, wanted, plan));
+        let tried = self.works_here(&plan.policy, &plan.job);
         tried.map_err(|failure| facts::not_built(plan, &failure, Outcomes::default()))
     }
 

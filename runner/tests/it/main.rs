@@ -11,6 +11,7 @@
 
 mod ablation;
 mod bundle;
+mod bwrap;
 mod cli;
 mod concurrency;
 mod disk;
@@ -39,5 +40,6 @@ mod streams;
 mod syscalls;
 mod tamper;
 mod terminal;
+mod unshare;
 mod verifier;
 mod world;

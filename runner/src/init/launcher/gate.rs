@@ -147,7 +147,7 @@ mod tests {
         let image = image().unwrap();
         let lock = File::from(memory(c"lock", b"").unwrap());
         let leak = |fd: std::os::fd::BorrowedFd<'_>| {
-            crate::sys::descriptor::duplicate_leaking(fd, 3).unwrap()
+            descriptor::duplicate_leaking(fd, 3).unwrap()
         };
         let (theirs, image) = (leak(theirs.as_fd()), leak(image.as_fd()));
         let their_lock = leak(lock.as_fd());

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use ledger::facts::control::Control;
-use ledger::facts::policy::Nesting;
+use ledger::facts::policy::{Nesting, Policy};
 
 use super::answers::{FILTERS, NO_USER_NAMESPACES};
 use crate::init::wire::{Spec, Step, Word, planted_number};
@@ -41,12 +41,16 @@ const NAMESPACES: [(libc::c_int, &str); 4] = [
 ];
 
 /// What a plan asks of the kernel, around a program of the host's.
-pub(super) fn trial(program: &Installed, wanted: libc::c_int, plan: &Plan) -> Vec<&'static str> {
+pub(super) fn trial(
+    program: &Installed,
+    wanted: libc::c_int,
+    policy: &Policy,
+) -> Vec<&'static str> {
     let mut words = vec!["--unshare-user", "--unshare-pid", "--die-with-parent"];
     let own = NAMESPACES.iter().filter(|(flag, _)| wanted & flag != 0);
     words.extend(own.map(|(_, option)| *option));
     words.extend(["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]);
-    if plan.policy.nesting == Nesting::Deny {
+    if policy.nesting == Nesting::Deny {
         let known = NO_USER_NAMESPACES.into_iter();
         words.extend(known.filter(|option| program.has(option)));
     }
