@@ -1,5 +1,5 @@
-//! Builds the probe program for the target, static, so that it runs in a root that holds nothing else, and leaves it where
-//! `measure::program` takes it from.
+//! Builds the two programs that are executed inside sandboxes, static, so that they run in a root that holds nothing else: the
+//! probe program, which `measure::program` carries, and the gate, which `init::launcher` does.
 
 use std::env;
 use std::ffi::OsString;
@@ -19,46 +19,51 @@ fn main() -> ExitCode {
 }
 
 fn build() -> Result<(), String> {
-    let sources = Path::new(&variable("CARGO_MANIFEST_DIR")?).join("../probes");
+    let here = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
+    let probes = here.join("../probes");
     for name in ["src", "suite.json"] {
-        println!("cargo::rerun-if-changed={}", sources.join(name).display());
+        println!("cargo::rerun-if-changed={}", probes.join(name).display());
     }
+    println!("cargo::rerun-if-changed=gate");
     println!("cargo::rerun-if-changed=build.rs");
+    compile(
+        "probe",
+        &probes,
+        "src/main.rs",
+        &["-C", "target-feature=+crt-static"],
+    )?;
+    // It has nothing but system calls: no C library, and nothing to relocate.
+    let bare = [
+        "-C",
+        "relocation-model=static",
+        "-C",
+        "link-arg=-nostartfiles",
+        "-C",
+        "link-arg=-nostdlib",
+        "-C",
+        "link-arg=-static",
+    ];
+    compile("gate", &here.join("gate"), "main.rs", &bare)
+}
+
+fn compile(name: &str, sources: &Path, main: &str, how: &[&str]) -> Result<(), String> {
     let target = variable("TARGET")?;
-    let into = PathBuf::from(variable("OUT_DIR")?).join("probe");
+    let into = PathBuf::from(variable("OUT_DIR")?).join(name);
     let mut compile = Command::new(variable("RUSTC")?);
     compile
-        .args([
-            "--edition",
-            "2024",
-            "--crate-name",
-            "probe",
-            "--crate-type",
-            "bin",
-        ])
-        .args([
-            "--cap-lints",
-            "allow",
-            "-C",
-            "target-feature=+crt-static",
-            "-O",
-        ])
-        .args([
-            "-C",
-            "panic=abort",
-            "-C",
-            "strip=symbols",
-            "-C",
-            "codegen-units=1",
-        ])
+        .args(["--edition", "2024", "--crate-name", name])
+        .args(["--crate-type", "bin", "--cap-lints", "allow", "-O"])
+        .args(["-C", "panic=abort", "-C", "strip=symbols"])
+        .args(["-C", "codegen-units=1"])
+        .args(how)
         .arg("--target")
         .arg(&target)
         // The bytes say nothing about where they were built.
         .arg("--remap-path-prefix")
-        .arg(prefix(&sources))
+        .arg(prefix(sources, name))
         .arg("-o")
         .arg(&into)
-        .arg(sources.join("src/main.rs"));
+        .arg(sources.join(main));
     if let Some(linker) = env::var_os("RUSTC_LINKER") {
         let mut argument = OsString::from("linker=");
         argument.push(linker);
@@ -76,7 +81,7 @@ fn build() -> Result<(), String> {
     let said = String::from_utf8_lossy(&output.stderr);
     let target = target.to_string_lossy();
     Err(format!(
-        "{}the probe program could not be built for {target}:\n{said}",
+        "{}the program {name} could not be built for {target}:\n{said}",
         hint(&said, &target)
     ))
 }
@@ -85,9 +90,10 @@ fn variable(name: &str) -> Result<OsString, String> {
     env::var_os(name).ok_or_else(|| format!("cargo did not set {name}"))
 }
 
-fn prefix(sources: &Path) -> OsString {
+fn prefix(sources: &Path, name: &str) -> OsString {
     let mut text = sources.as_os_str().to_owned();
-    text.push("=probes");
+    text.push("=");
+    text.push(if name == "probe" { "probes" } else { name });
     text
 }
 

@@ -1,7 +1,12 @@
 //! `runner doctor`: what this host allows, each thing found by trying.
 
+use ledger::facts::policy::Catalogued;
+
 use super::{FAILED, Global, NEGATIVE, report};
 use crate::host::capability::{Capability, Finding, try_all};
+use crate::plan::{self, Input, Job, Plan, Runtime};
+use crate::runtime::bwrap::Bwrap;
+use crate::runtime::unshare::Unshare;
 
 /// Without these the embedded runtime builds no sandbox at all.
 const ESSENTIAL: [&str; 2] = ["user-namespace", "mount-namespace"];
@@ -16,7 +21,8 @@ pub(super) fn run(global: &Global) -> u8 {
             return FAILED;
         }
     };
-    let capabilities = try_all(&facts);
+    let mut capabilities = try_all(&facts);
+    capabilities.extend(programs());
     let lacks = |one: &&Capability| {
         let essential =
             ESSENTIAL.contains(&one.name) || facts.uid == 0 && one.name == ESSENTIAL_FOR_ROOT;
@@ -32,6 +38,69 @@ pub(super) fn run(global: &Global) -> u8 {
         print_text(&facts, &capabilities, ready);
     }
     if ready { 0 } else { NEGATIVE }
+}
+
+/// Runtimes that are programs of somebody else's: each builds a sandbox around itself.
+fn programs() -> Vec<Capability> {
+    let tried = |name, runtime: &dyn Runtime, purpose, package| {
+        let finding = match runtime.is_missing() {
+            Some(why) => Finding::Fails {
+                error: why.detail.unwrap_or_default(),
+            },
+            None => match plan_to_try().map(|plan| runtime.try_here(&plan)) {
+                Some(Ok(())) => Finding::Works(Some(runtime.version())),
+                Some(Err(error)) => Finding::Fails {
+                    error: error.to_string(),
+                },
+                None => Finding::NotTried {
+                    reason: "no policy to try it with".to_owned(),
+                },
+            },
+        };
+        let advice = matches!(&finding, Finding::Fails { .. });
+        Capability {
+            name,
+            purpose,
+            tried: format!("{name} with the namespaces of a sandbox around itself"),
+            finding,
+            advice: advice.then(|| format!("install the package {package}, or do without it")),
+        }
+    };
+    vec![
+        tried(
+            "bwrap",
+            &Bwrap::default(),
+            "the runtime bwrap",
+            "bubblewrap",
+        ),
+        tried(
+            "unshare",
+            &Unshare::default(),
+            "the runtime unshare",
+            "util-linux",
+        ),
+    ]
+}
+
+/// What the default policy asks of a runtime.
+fn plan_to_try() -> Option<Plan> {
+    let policy = Catalogued::find("standard").ok()?.policy().ok()?;
+    let job = Job {
+        argv: Vec::new(),
+        cwd: None,
+        caller_cwd: None,
+        home: None,
+        workload: None,
+        secrets: Vec::new(),
+        as_root: false,
+        terminal: false,
+        input: Input::Nothing,
+        caller_environment: Vec::new(),
+        evidence: Vec::new(),
+        ablate: None,
+        caller_terminal: None,
+    };
+    plan::compile(policy, job, &Bwrap::default()).ok()
 }
 
 fn row(one: &Capability) -> serde_json::Value {

@@ -19,6 +19,7 @@ use super::status::status;
 use super::{FAILED, Global, ledger as ledgers, report};
 use crate::plan::{Input, Job, Reason, Runtime, Secret};
 use crate::run::{Event, Finished, Ledger, Observer, Request, Stdin, execute};
+use crate::runtime::auto::{AUTO, Auto};
 use crate::runtime::template::ReadTemplateError;
 
 /// Exit statuses, for `exec --help`.
@@ -280,14 +281,23 @@ impl ExecArgs {
         crate::sys::fault::left_out().map(read).transpose()
     }
 
+    /// The runtimes that may be meant, by preference.
+    pub(super) fn runtimes(&self) -> Result<Vec<Box<dyn Runtime>>, ExecError> {
+        let names = match self.runtime.as_str() {
+            "auto" => AUTO.as_slice(),
+            name => &[name],
+        };
+        let allowed = self.allow_native || native_is_allowed();
+        let all = names.iter().map(|name| choose_runtime(name, allowed));
+        all.collect()
+    }
+
     /// The runtime that is meant.
     pub(super) fn runtime(&self) -> Result<Box<dyn Runtime>, ExecError> {
-        let named = if self.runtime == "auto" {
-            "embedded"
-        } else {
-            self.runtime.as_str()
-        };
-        choose_runtime(named, self.allow_native || native_is_allowed())
+        if self.runtime == "auto" {
+            return Ok(Box::new(Auto::default()));
+        }
+        choose_runtime(&self.runtime, self.allow_native || native_is_allowed())
     }
 }
 
@@ -470,6 +480,8 @@ fn doctor_hint(obstacle: &str) -> &'static str {
         Reason::NAMESPACE_REFUSED,
         Reason::MECHANISM_FAILED,
         Reason::SUPPLEMENTARY_GROUPS_KEPT,
+        Reason::RUNTIME_MISSING,
+        Reason::LAUNCHER_FAILED,
     ];
     if of_this_host
         .iter()

@@ -39,7 +39,17 @@ pub(super) fn runtimes(global: &Global, args: &RuntimesArgs) -> u8 {
     let all = crate::runtime::all();
     if global.is_json() {
         let here = all.iter().map(|runtime| {
-            serde_json::json!({ "id": runtime.id(), "version": runtime.version(), "available": true, "isolates": runtime.id() != "native" })
+            let missing = runtime.is_missing();
+            let mut row = serde_json::json!({
+                "id": runtime.id(),
+                "available": missing.is_none(),
+                "isolates": runtime.id() != "native",
+            });
+            match missing {
+                None => row["version"] = runtime.version().into(),
+                Some(why) => row["reason"] = why.to_string().into(),
+            }
+            row
         });
         let described = templates.iter().map(|template| {
             serde_json::json!({
@@ -58,15 +68,18 @@ pub(super) fn runtimes(global: &Global, args: &RuntimesArgs) -> u8 {
     }
     let mut text = String::new();
     for runtime in &all {
-        let what = match runtime.id() {
+        let id = runtime.id();
+        if let Some(why) = runtime.is_missing() {
+            text.push_str(&format!("{id:<10} -        {why}\n"));
+            continue;
+        }
+        let what = match id {
             "native" => "isolates nothing; needs --allow-native",
+            "bwrap" => "bubblewrap, with the runner's filters; second to embedded",
+            "unshare" => "namespaces of util-linux alone: network and process",
             _ => "the runner's own sandbox; the default",
         };
-        text.push_str(&format!(
-            "{:<10} {:<8} {what}\n",
-            runtime.id(),
-            runtime.version()
-        ));
+        text.push_str(&format!("{id:<10} {:<8} {what}\n", runtime.version()));
     }
     for template in &templates {
         let declared: Vec<&str> = template.declares().map(Control::as_str).collect();

@@ -39,6 +39,9 @@ const DISAGREES: u8 = 12;
 /// How long a measurement goes on before its progress is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Runtimes that are measured where none is named, as far as they are installed.
+const DEFAULT: [&str; 3] = ["embedded", "bwrap", "unshare"];
+
 const STATUSES: &str = "Exit status: 0 measured; 12 with --strict for a false guarantee, a declared control of which no check came to a \
 result, or a runtime of which nothing was measured, and for a missed --require; 2 wrong usage; 125 the runner failed, or a record cannot \
 be kept; 128+n ended by signal n: what was recorded until then stays, and there is no matrix. An escape from a control that nobody declared is an honest gap and fails nothing.";
@@ -47,7 +50,7 @@ be kept; 128+n ended by signal n: what was recorded until then stays, and there 
 #[derive(Debug, Args)]
 #[command(after_help = STATUSES)]
 pub(super) struct MatrixArgs {
-    /// Measure this runtime; may be repeated [default: embedded]
+    /// Measure this runtime; may be repeated [default: those of embedded, bwrap and unshare that are installed]
     #[arg(long, value_name = "RUNTIME", action = ArgAction::Append)]
     runtime: Vec<String>,
     /// A policy of the catalogue, or a file
@@ -371,13 +374,20 @@ fn judge(
 
 fn runtimes(args: &MatrixArgs) -> Result<Vec<Box<dyn Runtime>>, MatrixError> {
     let asked: Vec<&str> = if args.runtime.is_empty() {
-        vec!["embedded"]
+        DEFAULT.to_vec()
     } else {
         args.runtime.iter().map(String::as_str).collect()
     };
     let allowed = args.allow_native || native_is_allowed();
-    let chosen = asked.into_iter().map(|name| choose_runtime(name, allowed));
-    Ok(chosen.collect::<Result<_, _>>()?)
+    let mut chosen = Vec::new();
+    for name in asked {
+        let runtime = choose_runtime(name, allowed)?;
+        match runtime.is_missing() {
+            Some(why) => report::notice_line(&format!("not measured: {name}: {why}")),
+            None => chosen.push(runtime),
+        }
+    }
+    Ok(chosen)
 }
 
 /// The probe program as a file that sandboxes can show: in a folder of its own, named by its content.

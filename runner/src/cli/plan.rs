@@ -14,35 +14,45 @@ pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
     let job = args.job(ledgers::evidence(global, false));
     let compiled = args
         .policy()
-        .and_then(|policy| Ok((policy, args.runtime()?, job?)));
-    let (policy, runtime, job) = match compiled {
+        .and_then(|policy| Ok((policy, args.runtimes()?, job?)));
+    let (policy, runtimes, job) = match compiled {
         Ok(parts) => parts,
         Err(error) => {
             exec::say(error);
             return usage;
         }
     };
-    let mut plan = match plan::compile(policy, job, runtime.as_ref()) {
-        Ok(plan) => plan,
-        Err(error) => {
-            report::diagnostic(error);
-            return usage;
+    let mut tried = Vec::new();
+    for runtime in runtimes {
+        let plan = plan::compile(policy.clone(), job.clone(), runtime.as_ref());
+        let mut plan = match plan {
+            Ok(plan) => plan,
+            Err(error) => {
+                report::diagnostic(error);
+                return usage;
+            }
+        };
+        let would = trial::would(runtime.as_ref(), &mut plan);
+        let does_all = would == Would::Run && plan.missing().is_empty();
+        tried.push((runtime, plan, would));
+        if does_all {
+            // The first that can do all that is requested, else the first.
+            tried.rotate_right(1);
+            break;
         }
+    }
+    let Some((runtime, plan, would)) = tried.first() else {
+        return FAILED;
     };
-    // The native runtime asks nothing of the host.
-    let would = if runtime.id() == "native" {
-        if plan.is_refused() {
-            Would::Refuse
-        } else {
-            Would::Run
-        }
-    } else {
-        trial::try_here(&mut plan)
-    };
+    let second = tried.get(1).map(|(runtime, plan, _)| Second {
+        id: runtime.id().to_owned(),
+        lacks: by_reason(&plan.missing()),
+    });
     if global.is_json() {
-        print_json(&plan, runtime.as_ref(), &would);
+        print_json(plan, runtime.as_ref(), would);
     } else {
-        print_text(&plan, runtime.as_ref(), args.runtime == "auto", &would);
+        let chosen = (args.runtime == "auto").then_some(second);
+        print_text(plan, runtime.as_ref(), chosen, would);
     }
     match would {
         Would::Run => 0,
@@ -96,13 +106,21 @@ fn print_json(plan: &Plan, runtime: &dyn Runtime, would: &Would) {
     }));
 }
 
-fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: bool, would: &Would) {
-    let why = match (chosen, would) {
-        (false, _) => "",
-        (true, Would::Run) => " (auto: it can do all that is requested)",
-        (true, Would::Refuse | Would::FailToLaunch) => {
-            " (auto: no runtime of this version can do all that is requested here)"
+/// A runtime that was not chosen.
+struct Second {
+    id: String,
+    lacks: String,
+}
+
+fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: Option<Option<Second>>, would: &Would) {
+    let does_all = *would == Would::Run && plan.missing().is_empty();
+    let why = match chosen {
+        None => String::new(),
+        Some(None) if does_all => " (auto: it can do all that is requested)".to_owned(),
+        Some(Some(Second { id, lacks })) if does_all => {
+            format!(" (auto: it can do all that is requested; {id} cannot: {lacks})")
         }
+        Some(_) => " (auto: no runtime can do all that is requested here)".to_owned(),
     };
     let mut text = format!(
         "policy {} ({}), runtime {}{why}\n\n",

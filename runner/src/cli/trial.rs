@@ -8,7 +8,7 @@ use ledger::facts::policy::{Mode, NetworkMode};
 
 use crate::host::capability::map_workload_ids;
 use crate::mechanism::Failure;
-use crate::plan::{Plan, Reason, Why};
+use crate::plan::{LaunchError, Plan, Reason, Runtime, Why};
 use crate::sys::clone::Placeholder;
 
 /// The namespaces without which nothing is built.
@@ -25,8 +25,22 @@ pub(super) enum Would {
     FailToLaunch,
 }
 
-/// Tries what a plan of the embedded runtime needs of this host, and moves from `intended` to `cannot` what it cannot have.
-pub(super) fn try_here(plan: &mut Plan) -> Would {
+/// Tries what a plan needs of this host, and moves from `intended` to `cannot` what it cannot have.
+pub(super) fn would(runtime: &dyn Runtime, plan: &mut Plan) -> Would {
+    if runtime.id() == "embedded" {
+        return try_embedded(plan);
+    }
+    let refused_before = plan.is_refused();
+    match runtime.try_here(plan) {
+        _ if runtime.is_missing().is_some() && !refused_before => Would::FailToLaunch,
+        Err(LaunchError::Mechanism { lost, .. }) => give_up(plan, lost, refused_before, true),
+        Err(_) => Would::FailToLaunch,
+        Ok(()) if refused_before => Would::Refuse,
+        Ok(()) => Would::Run,
+    }
+}
+
+fn try_embedded(plan: &mut Plan) -> Would {
     let refused_before = plan.is_refused();
     let mut lost = BTreeMap::new();
     let stops = match Placeholder::new(NEEDED) {
@@ -52,6 +66,16 @@ pub(super) fn try_here(plan: &mut Plan) -> Would {
             ids.is_some()
         }
     };
+    give_up(plan, lost, refused_before, stops)
+}
+
+/// Moves what is lost; with `stops` there is no sandbox at all.
+fn give_up(
+    plan: &mut Plan,
+    mut lost: BTreeMap<Control, Why>,
+    refused_before: bool,
+    stops: bool,
+) -> Would {
     lost.retain(|control, _| plan.intended.contains_key(control));
     let missing = plan
         .requested

@@ -4,6 +4,7 @@
 //! It is the runner's own program, executed again from a mount that nobody can write to, with an empty
 //! environment and no key in its memory. It never becomes the workload: pid 1 ignores default signals.
 
+mod launcher;
 mod patience;
 pub mod wire;
 mod workload;
@@ -59,6 +60,9 @@ fn serve(control: &UnixStream) -> i32 {
     fault::set(spec.fault.clone());
     if !spec.owns_tree && nix::sys::prctl::set_child_subreaper(true).is_err() {
         return FAILED;
+    }
+    if let (Some(launcher), Some(program)) = (&spec.launcher, &spec.program) {
+        return launcher::serve(control, &spec, launcher, program);
     }
     let mut outcomes = Outcomes::default();
     let mut unreachable = Vec::new();
@@ -128,7 +132,12 @@ fn serve(control: &UnixStream) -> i32 {
         end_tree(&spec);
         return 0;
     }
-    let status = match supervise(control, waiting.pid()) {
+    let main = waiting.pid();
+    let pass_on = |signal| {
+        // The group may have just ended.
+        let _ = nix::sys::signal::killpg(nix::unistd::Pid::from_raw(main), signal);
+    };
+    let status = match supervise(control, main, &pass_on) {
         Ok(Some((how, survivors))) => {
             // The runner may be gone; the tree ends either way.
             let _ = wire::send(control, &FromInit::Ended { how, survivors });
@@ -229,8 +238,8 @@ impl OwnTerminal {
 
 type End = (process::Ended, Option<u32>);
 
-/// Waits for the end of the main process, reaping everybody else; `None` when the runner is gone or says so.
-fn supervise(control: &UnixStream, main: i32) -> io::Result<Option<End>> {
+/// Waits for the end of the main process, reaping everybody else and passing signals on; `None` when the runner is gone or says so.
+fn supervise(control: &UnixStream, main: i32, pass_on: &dyn Fn(Signal)) -> io::Result<Option<End>> {
     let mut children = SigSet::empty();
     children.add(Signal::SIGCHLD);
     children.thread_block()?;
@@ -257,13 +266,11 @@ fn supervise(control: &UnixStream, main: i32) -> io::Result<Option<End>> {
         if spoke {
             match wire::receive::<ToInit>(control) {
                 Ok(ToInit::Signal(number)) => {
-                    let group = nix::unistd::Pid::from_raw(-main);
                     if let Ok(signal) = Signal::try_from(number) {
-                        // The group may have just ended.
-                        let _ = nix::sys::signal::kill(group, signal);
+                        pass_on(signal);
                     }
                 }
-                Ok(ToInit::Go) => {}
+                Ok(ToInit::Go | ToInit::Build) => {}
                 Ok(ToInit::End) | Err(_) => return Ok(None),
             }
         }
@@ -302,9 +309,13 @@ fn count_others() -> Option<u32> {
 /// Without a pid namespace nobody else ends the tree: orphans come to this process, which kills and reaps until
 /// there are none.
 fn end_tree(spec: &Spec) {
-    if spec.owns_tree || spec.leaves_tree {
-        return;
+    if !spec.owns_tree && !spec.leaves_tree {
+        end_children();
     }
+}
+
+/// Ends all that descends from this process.
+fn end_children() {
     let own = std::process::id().cast_signed();
     // Without a readable /proc there is nobody to name.
     while let Ok(pids) = process::children_of(own) {

@@ -8,7 +8,8 @@
 //! runner ── Go, Signal, End ──►
 //! runner ◄─ Started, ExecFailed or NotStarted, then Ended
 //! ```
-//! When the runner's end closes, pid 1 ends, and with it the tree.
+//! Where a launcher's program builds the sandbox, a LauncherReport stands in the place of the TreeReport, and Build comes
+//! between it and the Report. When the runner's end closes, pid 1 ends, and with it the tree.
 
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
@@ -84,8 +85,65 @@ pub struct Spec {
     pub planted: u32,
     /// What to run; absent for a trial that stops at the report.
     pub program: Option<ProgramSpec>,
+    /// Let a program of somebody else's build the tree and what else it can, instead of this one.
+    pub launcher: Option<LauncherSpec>,
     /// The tests' switch ([`crate::sys::fault`]).
     pub fault: Option<String>,
+}
+
+/// A program of somebody else's that builds a sandbox and executes the gate in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LauncherSpec {
+    /// Its path.
+    #[serde(with = "path_bytes")]
+    pub program: PathBuf,
+    /// Its arguments, without the gate and what stands before that.
+    pub steps: Vec<Step>,
+    /// It has words for [`Word::Status`] and [`Word::Hold`], and its first process has the gate as its child; else the gate
+    /// is the first process.
+    pub says_what_it_made: bool,
+    /// What it is handed by descriptor, each to be read from its beginning.
+    pub contents: Vec<Vec<u8>>,
+    /// Ids of the host to become before, and no group beside.
+    pub ids: Option<(u32, u32)>,
+}
+
+/// Words of a command line that belong together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Left out, and the place inside reported, where this cannot be got to: what it would cover.
+    pub covers: Option<(Word, Vec<u8>)>,
+    /// The words.
+    pub words: Vec<Word>,
+}
+
+/// One word of a command line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Word {
+    /// As it is.
+    Text(Vec<u8>),
+    /// The path below a planted mount, which is attached where only the program sees it.
+    Planted(u32, Vec<u8>),
+    /// The number of the descriptor that holds one of the contents.
+    Content(u32),
+    /// The number of the descriptor to which the program writes what it makes.
+    Status,
+    /// The number of the descriptor on which the sandbox's first process waits to be let go.
+    Hold,
+}
+
+/// What a launcher's program has begun.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LauncherReport {
+    /// Why there will be no sandbox.
+    pub fatal: Option<Failure>,
+    /// The whole command line.
+    pub argv: Vec<Vec<u8>>,
+    /// The sandbox's first process, as the host sees it.
+    pub first: i32,
+    /// Places that were to be covered and that the workload cannot get to anyway.
+    #[serde(with = "path_list")]
+    pub unreachable: Vec<PathBuf>,
 }
 
 /// The number that a planted descriptor will have.
@@ -192,6 +250,8 @@ pub enum ProgramReport {
 /// What the runner tells pid 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToInit {
+    /// The sandbox's first process may go on and build (a launcher's alone).
+    Build,
     /// The start record stands: run the workload.
     Go,
     /// Pass this signal on.

@@ -21,7 +21,7 @@ use crate::mechanism::{Failure, Outcomes, landlock};
 use crate::sys::{descriptor, fault, filter, identity, process, terminal};
 
 /// How much likelier than pid 1 the workload is to be killed for lack of memory (proc_pid_oom_score_adj(5)).
-const OOM_SCORE: &str = "500";
+pub(super) const OOM_SCORE: &str = "500";
 /// Longest program that is hashed, in bytes. Sparse files have any length; no program is near this one.
 const MAX_HASHED: u64 = 1 << 30;
 /// Longest report of the workload's process, in bytes; a dozen outcomes stay far below.
@@ -123,7 +123,7 @@ pub(super) fn prepare(
             what,
         ));
     }
-    let path = match find(program) {
+    let path = match find(program, &usable) {
         Ok(path) => path,
         Err((reason, errno)) => {
             let name = program
@@ -145,20 +145,24 @@ pub(super) fn prepare(
     })
 }
 
-/// As execvp(3) would, with the workload's own rights: a path as it is, a name along PATH.
-fn find(program: &ProgramSpec) -> Result<PathBuf, (NotExecuted, Option<i32>)> {
+/// Whether a path could be executed.
+pub(super) fn usable(path: &Path) -> Result<(), nix::errno::Errno> {
+    let metadata = std::fs::metadata(path)
+        .map_err(|error| nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
+    // As execve(2) answers; a pipe or a device is never opened to find out more.
+    if !metadata.is_file() {
+        return Err(nix::errno::Errno::EACCES);
+    }
+    nix::unistd::access(path, nix::unistd::AccessFlags::X_OK)
+}
+
+/// As execvp(3) would, with the workload's own rights: a path as it is, a name along PATH; `usable` looks at each.
+pub(super) fn find(
+    program: &ProgramSpec,
+    usable: &dyn Fn(&Path) -> Result<(), nix::errno::Errno>,
+) -> Result<PathBuf, (NotExecuted, Option<i32>)> {
     let name = program.argv.first().map(Vec::as_slice).unwrap_or_default();
     let name = Path::new(std::ffi::OsStr::from_bytes(name));
-    let usable = |path: &Path| -> Result<(), nix::errno::Errno> {
-        let metadata = std::fs::metadata(path).map_err(|error| {
-            nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
-        })?;
-        // As execve(2) answers; a pipe or a device is never opened to find out more.
-        if !metadata.is_file() {
-            return Err(nix::errno::Errno::EACCES);
-        }
-        nix::unistd::access(path, nix::unistd::AccessFlags::X_OK)
-    };
     let judge = |errno: nix::errno::Errno| {
         let reason = match errno {
             nix::errno::Errno::ENOENT | nix::errno::Errno::ENOTDIR => NotExecuted::NotFound,
@@ -191,7 +195,7 @@ fn find(program: &ProgramSpec) -> Result<PathBuf, (NotExecuted, Option<i32>)> {
 
 /// SHA-256 of a file in hexadecimal; `None` when the workload may not read it, when it is no regular file, when it is
 /// longer than [`MAX_HASHED`], or when the runner is gone.
-fn hash(path: &Path, control: &UnixStream) -> Option<String> {
+pub(super) fn hash(path: &Path, control: &UnixStream) -> Option<String> {
     // It may have become a pipe since it was found; opening one waits for its other end.
     let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
     let mut options = std::fs::OpenOptions::new();

@@ -121,6 +121,20 @@ pub trait Runtime: Sync {
         false
     }
 
+    /// Why it can do nothing at all here: its program is not installed.
+    fn is_missing(&self) -> Option<Why> {
+        None
+    }
+
+    /// Tries on this host what a plan needs of its program; nothing of the workload's is looked at, and nothing stays.
+    ///
+    /// # Errors
+    /// What a launch would say.
+    fn try_here(&self, plan: &Plan) -> Result<(), LaunchError> {
+        let _ = plan;
+        Ok(())
+    }
+
     /// Starts what can be started before anything is known of a run. It costs nothing but time when no run follows.
     fn get_ready(&self) {}
 
@@ -260,6 +274,9 @@ pub struct Launch {
     pub init: OwnedFd,
     /// Pid 1's id as this process sees it.
     pub init_pid: i32,
+    /// The first process of the sandbox's pid namespace, where `init` stands beside the sandbox: its end is the end of all
+    /// that ran there.
+    pub first: Option<OwnedFd>,
     /// To pid 1; when this end closes the tree dies.
     pub control: UnixStream,
     /// The master side of the workload's terminal, when it has one.

@@ -26,6 +26,8 @@ macro_rules! reasons {
 
 reasons! {
     NO_ISOLATION "no-isolation" "the native runtime runs the workload as it is",
+    NOT_ISOLATED "not-isolated" "this runtime does nothing about it",
+    SOCKETS_SHARED "sockets-shared" "unix sockets of the host can be connected to by their paths",
     NOT_IN_TEMPLATE "not-in-template" "the runtime template does not declare it",
     NEEDS_RESOURCE_GROUPS "needs-resource-groups" "limits on the whole tree need control groups, which this runtime does not use yet",
     NEEDS_QUOTA "needs-quota" "a limit on what is written needs a quota, which this runtime does not set yet",
@@ -35,6 +37,9 @@ reasons! {
     KEEPS_CAPABILITIES "keeps-capabilities" "capabilities inside a sandbox are not supported by this runtime yet",
     SUPPLEMENTARY_GROUPS_KEPT "supplementary-groups-kept" "an ordinary user cannot drop supplementary groups without subordinate ids (package uidmap, /etc/subuid, /etc/subgid)",
     RUNS_AS_ROOT "runs-as-root" "--as-root was given, which maps the workload of a runner started as root to host root",
+    RUNTIME_MISSING "runtime-missing" "the runtime's program is not there, or does not run",
+    RUNTIME_LACKS_OPTION "runtime-lacks-option" "the runtime's program is a version that has no option for it",
+    LAUNCHER_FAILED "launcher-failed" "the runtime's program could not build the sandbox",
     NO_USER_NAMESPACE "no-user-namespace" "this host makes no user namespaces for this user",
     NAMESPACE_REFUSED "namespace-refused" "the kernel refused this namespace",
     MECHANISM_FAILED "mechanism-failed" "a call that gives the control its effect failed",

@@ -27,7 +27,7 @@ use super::supervise::{End, Seen};
 use crate::host::GatherHostError;
 use crate::plan::{self, Launch, Plan, Program};
 use crate::sys::fault;
-use crate::sys::process::Ended;
+use crate::sys::process::{self, Ended};
 
 /// Runs a workload and records it.
 ///
@@ -177,7 +177,8 @@ pub fn execute(
         .any(|control| launch.effect.declares(*control));
     let tree_ended = launch.effect.tier.is_some()
         && rests_on_the_namespace
-        && matches!(seen.end, End::Main(_) | End::Deadline);
+        && matches!(seen.end, End::Main(_) | End::Deadline)
+        && launch.first.as_ref().is_none_or(process::has_ended);
     let program = match &launch.effect.program {
         Program::Found { path, .. } | Program::Unusable { path, .. } => path.clone(),
     };
@@ -311,15 +312,17 @@ fn announce<'a, 'm>(
 /// Ends a launch that is not to go on, and waits for it.
 pub(crate) fn end(launch: &Launch) {
     // Gone already is as good.
-    let _ = crate::sys::process::kill(&launch.init, libc::SIGKILL);
+    for one in launch.first.iter().chain([&launch.init]) {
+        let _ = process::kill(one, libc::SIGKILL);
+    }
     reap(&launch.init, launch.leaving.as_ref());
 }
 
 /// Waits for the processes of a launch that nobody has waited for yet.
 fn reap(init: &OwnedFd, leaving: Option<&OwnedFd>) {
-    for process in [Some(init), leaving].into_iter().flatten() {
+    for one in [Some(init), leaving].into_iter().flatten() {
         // ECHILD: reaped before.
-        let _ = crate::sys::process::wait(process);
+        let _ = process::wait(one);
     }
 }
 

@@ -179,6 +179,7 @@ impl Outer {
         }
         let mut watch = Watch {
             init: &launch.init,
+            first: launch.first.as_ref(),
             control: &launch.control,
             leaving: launch.leaving.as_ref(),
             owns_tree: launch.effect.tier.is_some(),

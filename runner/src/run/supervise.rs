@@ -65,6 +65,8 @@ pub(super) struct Channel<'a> {
 /// Everything that is watched.
 pub(super) struct Watch<'a> {
     pub(super) init: &'a OwnedFd,
+    /// The first process of the tree's pid namespace, where that is not `init`.
+    pub(super) first: Option<&'a OwnedFd>,
     pub(super) control: &'a UnixStream,
     /// A process that ends by itself and is to be reaped.
     pub(super) leaving: Option<&'a OwnedFd>,
@@ -326,7 +328,7 @@ fn take_signals(watch: &Watch<'_>, state: &mut State) -> io::Result<()> {
 
 fn end_tree(watch: &Watch<'_>, state: &mut State, now: Duration) -> io::Result<()> {
     if watch.owns_tree {
-        return kill(watch.init);
+        return kill(watch.first.unwrap_or(watch.init));
     }
     // Without a pid namespace pid 1 kills its descendants itself.
     let _ = wire::send(watch.control, &ToInit::End);

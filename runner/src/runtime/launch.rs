@@ -24,7 +24,7 @@ use crate::sys::starter::{ForkError, Forked, Starter};
 
 /// How long pid 1 may take to build the sandbox, hash the program and report: far more than it takes, unless a call
 /// waits for something that does not come.
-const REPORT_WITHIN: Duration = Duration::from_secs(60);
+pub(super) const REPORT_WITHIN: Duration = Duration::from_secs(60);
 /// Signals that end a launch: there is no workload yet to pass them on to.
 const ENDING: [Signal; 4] = [
     Signal::SIGTERM,
@@ -198,7 +198,7 @@ pub(super) fn build(
 }
 
 /// What it means that pid 1 ended without a report.
-fn before_report(error: &WireError) -> LaunchError {
+pub(super) fn before_report(error: &WireError) -> LaunchError {
     let mut outcomes = Outcomes::default();
     if let WireError::Gone = error {
         let what = "pid 1 was killed or ended before the workload could run".to_owned();
@@ -217,7 +217,7 @@ fn before_report(error: &WireError) -> LaunchError {
     not_built(error.to_string(), outcomes)
 }
 
-fn not_built(what: String, outcomes: Outcomes) -> LaunchError {
+pub(super) fn not_built(what: String, outcomes: Outcomes) -> LaunchError {
     if outcomes.any_failed() {
         LaunchError::Mechanism {
             what,
@@ -275,7 +275,7 @@ fn exchange(
 }
 
 /// Waits until pid 1 says something or ends; an operator who has enough, or the limit, ends the wait.
-fn await_report(control: &UnixStream, until: Instant) -> Result<(), LaunchError> {
+pub(super) fn await_report(control: &UnixStream, until: Instant) -> Result<(), LaunchError> {
     // Blocked by the run, so that they wait here; where they are not blocked, they end this process themselves.
     let mut ending = SigSet::empty();
     ENDING.iter().for_each(|signal| ending.add(*signal));
@@ -403,6 +403,7 @@ pub(super) fn bare(plan: &Plan, program: ProgramSpec) -> Spec {
         leaves_tree: false,
         planted: 0,
         program: Some(program),
+        launcher: None,
         fault: crate::sys::fault::text(),
     }
 }

@@ -1,10 +1,15 @@
 //! Runtimes: what isolates. Each answers for every control and builds one sandbox per launch.
 
+pub mod auto;
+mod beside;
+pub mod bwrap;
 pub mod embedded;
 mod launch;
 pub mod native;
+mod program;
 mod read_back;
 pub mod template;
+pub mod unshare;
 
 use crate::plan::Runtime;
 
@@ -13,22 +18,14 @@ use crate::plan::Runtime;
 pub fn all() -> Vec<Box<dyn Runtime>> {
     vec![
         Box::new(embedded::Embedded::default()),
+        Box::new(bwrap::Bwrap::default()),
+        Box::new(unshare::Unshare::default()),
         Box::new(native::Native),
     ]
 }
 
 /// Runtimes that are designed and not part of this version, with what they need.
-pub const LATER: &[(&str, &str)] = &[
-    (
-        "bwrap",
-        "needs the bwrap runtime, which comes with a later version",
-    ),
-    (
-        "unshare",
-        "needs runtime templates, which come with a later version",
-    ),
-    (
-        "wasi",
-        "needs runner-wasi, which comes with a later version",
-    ),
-];
+pub const LATER: &[(&str, &str)] = &[(
+    "wasi",
+    "needs runner-wasi, which comes with a later version",
+)];

@@ -106,6 +106,7 @@ impl Runtime for Native {
             effect,
             init: init.pidfd,
             init_pid: init.pid,
+            first: None,
             control: init.control,
             terminal: init.terminal,
             workspace: None,

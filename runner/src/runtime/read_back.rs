@@ -28,6 +28,8 @@ pub(super) struct Expected {
     pub(super) open_files: Option<u64>,
     /// A session of its own.
     pub(super) session: bool,
+    /// Who begins it, where that is not the workload's process.
+    pub(super) leader: Option<i32>,
     /// A root in memory.
     pub(super) own_root: bool,
     /// Places that must be read-only with everything below but the writable ones.
@@ -105,7 +107,8 @@ pub(super) fn workload(
     }
 }
 
-fn differs(init: i32, name: &str) -> Result<(), Failure> {
+/// Whether a process has a namespace of its own.
+pub(super) fn differs(init: i32, name: &str) -> Result<(), Failure> {
     let inode = |path: String| {
         std::fs::metadata(&path)
             .map(|metadata| metadata.ino())
@@ -123,6 +126,13 @@ fn only_child(init: i32) -> Option<i32> {
         .ok()?
         .first()
         .copied()
+}
+
+/// The parent of a process (proc_pid_stat(5)).
+pub(super) fn parent_of(pid: i32) -> Option<i32> {
+    let stat = pseudo::read_text(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split(' ').nth(1)?.parse().ok()
 }
 
 /// The real user id of a process as the host sees it; `None` when it cannot be read.
@@ -263,7 +273,8 @@ fn read_session_and_limits(workload: i32, expected: &Expected, outcomes: &mut Ou
             let session = stat
                 .rsplit_once(") ")
                 .and_then(|(_, rest)| rest.split(' ').nth(3));
-            Ok(session == Some(workload.to_string().as_str()))
+            let leader = expected.leader.unwrap_or(workload);
+            Ok(session == Some(leader.to_string().as_str()))
         };
         outcomes.note("new-session", held(read(), "begin a session"));
     }

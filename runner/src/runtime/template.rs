@@ -462,6 +462,7 @@ impl Runtime for Template {
             effect,
             init: init.pidfd,
             init_pid: init.pid,
+            first: None,
             control: init.control,
             terminal: init.terminal,
             workspace: None,

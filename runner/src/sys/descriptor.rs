@@ -70,6 +70,26 @@ pub fn set_cloexec(fd: &impl AsRawFd, on: bool) -> io::Result<()> {
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, flags) }.into()).map(drop)
 }
 
+/// Waits until no other process has a lock on a file, and takes it (fcntl(2), F_SETLKW).
+///
+/// # Errors
+/// The kernel's.
+pub fn wait_for_lock(file: &impl AsRawFd) -> io::Result<()> {
+    // SAFETY: an all-zero flock is valid: the whole file.
+    let mut whole: libc::flock = unsafe { std::mem::zeroed() };
+    whole.l_type = libc::F_WRLCK as libc::c_short;
+    loop {
+        // SAFETY: F_SETLKW reads one flock.
+        let done = check(
+            unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLKW, &raw const whole) }.into(),
+        );
+        match done {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done.map(drop),
+        }
+    }
+}
+
 /// Marks every descriptor from `first` on to be closed on exec (close_range(2), Linux 5.11; 5.9 and 5.10 know
 /// the call but not the flag, so there each one in /proc/self/fd is marked).
 ///

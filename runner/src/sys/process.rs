@@ -46,6 +46,21 @@ pub fn open(pid: libc::pid_t) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
+/// Limits the open files of another process, soft and hard (prlimit(2)).
+///
+/// # Errors
+/// EPERM for a process of another user, or for a limit above its hard one.
+pub fn limit_open_files(pid: libc::pid_t, limit: u64) -> io::Result<()> {
+    let limit = libc::rlimit {
+        rlim_cur: limit,
+        rlim_max: limit,
+    };
+    let none = std::ptr::null_mut();
+    // SAFETY: the new limit outlives the call, and the old one is not asked for.
+    check(unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, &raw const limit, none) }.into())
+        .map(drop)
+}
+
 /// Waits for the child that `pidfd` refers to.
 ///
 /// # Errors

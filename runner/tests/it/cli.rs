@@ -78,8 +78,6 @@ fn what_a_later_version_does_says_what_it_needs() {
         assert!(ran.err.contains(" needs "), "{line}: {}", ran.err);
     }
     for line in [
-        "exec --runtime bwrap -- true",
-        "exec --runtime unshare -- true",
         "exec --runtime wasi -- true",
         "exec --key ssh-agent:SHA256:x -- true",
     ] {
@@ -276,7 +274,14 @@ fn the_host_and_its_runtimes_are_described() {
     };
     assert_eq!(find("embedded")["available"], true);
     assert_eq!(find("native")["isolates"], false);
-    assert_eq!(find("bwrap")["available"], false);
+    for (id, name) in [("bwrap", "bwrap"), ("unshare", "unshare")] {
+        let row = find(id);
+        let is_there = crate::world::program(name).is_some();
+        assert_eq!(row["available"], is_there, "{row}");
+        assert_eq!(row["version"].is_string(), is_there, "{row}");
+        assert_eq!(row["isolates"], true);
+    }
+    assert_eq!(find("wasi")["available"], false);
     world.run("runtimes").ended(0);
     assert!(!world.ledger().exists());
 }

@@ -11,6 +11,7 @@
 
 mod ablation;
 mod bundle;
+mod bwrap;
 mod cli;
 mod concurrency;
 mod disk;
@@ -41,5 +42,6 @@ mod syscalls;
 mod table;
 mod tamper;
 mod terminal;
+mod unshare;
 mod verifier;
 mod world;

@@ -8,7 +8,7 @@ use crate::kills::verdict_codes;
 use crate::world::{Ran, World, ready};
 
 /// Verdict and reason of each check.
-fn verdicts(ran: &Ran) -> BTreeMap<String, (String, String)> {
+pub(crate) fn verdicts(ran: &Ran) -> BTreeMap<String, (String, String)> {
     let document: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(document["schema"], "runner/matrix/v1");
     let cells = document["cells"].as_array().unwrap();
@@ -74,7 +74,9 @@ const CONTAINED: [&str; 11] = [
 fn the_embedded_sandbox_contains_what_it_declares() {
     let world = ready!();
     let suite = some_rows(&world, &CONTAINED);
-    let ran = world.run(&format!("matrix --json --strict --suite {suite}"));
+    let ran = world.run(&format!(
+        "matrix --json --strict --runtime embedded --suite {suite}"
+    ));
     let found = verdicts(&ran);
     for (check, (verdict, reason)) in &found {
         let fine =
@@ -195,7 +197,9 @@ fn who_says_contained_without_having_been_attacked_is_never_believed() {
 fn a_matrix_for_people_says_what_is_not_contained_and_why() {
     let world = ready!();
     let suite = some_rows(&world, &["network", "processes"]);
-    let ran = world.run(&format!("matrix --suite {suite}")).ended(0);
+    let ran = world
+        .run(&format!("matrix --runtime embedded --suite {suite}"))
+        .ended(0);
     assert!(ran.out.contains("✓ contained"), "{}", ran.out);
     assert!(
         ran.out.contains("not declared: needs-resource-groups"),
@@ -222,7 +226,9 @@ fn a_program_that_was_just_installed_measures_one_host() {
 "program":{"path":"probe.sh"},"arguments":[],"arms":["baseline","ablation","run"],"checks":[{"check":"slow","oracle":"line","twin":"allowed","denied":["none"]}]}]}"#;
     let suite = world.file("slow/suite.json", suite);
     let folder = suite.parent().unwrap().display();
-    world.run(&format!("matrix --suite {folder}")).ended(0);
+    world
+        .run(&format!("matrix --runtime embedded --suite {folder}"))
+        .ended(0);
     objects_to_nothing_else(&world);
     let kinds = world.evidence().kinds();
     let hosts = kinds.iter().filter(|kind| **kind == "host");
@@ -232,7 +238,7 @@ fn a_program_that_was_just_installed_measures_one_host() {
 #[test]
 fn a_whole_matrix_is_recorded_judged_again_and_carried_away() {
     let world = ready!();
-    let ran = world.run("matrix --json");
+    let ran = world.run("matrix --json --runtime embedded");
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     let found = verdicts(&ran);
     let suite: serde_json::Value =

@@ -28,25 +28,25 @@ use crate::mechanism::seccomp::Families;
 use crate::plan::{Job, Plan};
 
 /// Whether `control` can be left out of this job.
-pub(super) fn is_possible(control: Control, job: &Job) -> bool {
+pub(in crate::runtime) fn is_possible(control: Control, job: &Job) -> bool {
     // They would be written into the host's own /run.
     control != Control::Filesystem || job.secrets.is_empty()
 }
 
 /// Whether the sandbox has a network namespace of its own.
-pub(super) fn has_own_network(policy: &Policy, job: &Job) -> bool {
+pub(in crate::runtime) fn has_own_network(policy: &Policy, job: &Job) -> bool {
     policy.network.mode != NetworkMode::Unrestricted
         && !job.leaves_out(Control::Network)
         && !job.leaves_out(Control::Ipc)
 }
 
 /// Whether leaving out `user` makes the workload host root.
-pub(super) fn is_host_root(job: &Job) -> bool {
+pub(in crate::runtime) fn is_host_root(job: &Job) -> bool {
     job.leaves_out(Control::User) && nix::unistd::geteuid().is_root()
 }
 
 /// The ids on the host.
-pub(super) fn host_ids(job: &Job) -> Result<HostIds, ChooseIdsError> {
+pub(in crate::runtime) fn host_ids(job: &Job) -> Result<HostIds, ChooseIdsError> {
     let ids = HostIds::choose(job.as_root || is_host_root(job))?;
     Ok(match ids {
         // Groups are kept.
@@ -58,7 +58,7 @@ pub(super) fn host_ids(job: &Job) -> Result<HostIds, ChooseIdsError> {
 }
 
 /// The ids inside where `user` is left out: root's, or where the policy itself says that, the caller's.
-pub(super) fn inside(policy: &Policy, ids: &HostIds) -> IdentitySpec {
+pub(in crate::runtime) fn inside(policy: &Policy, ids: &HostIds) -> IdentitySpec {
     let other = |said: Option<u32>, callers: u32| if said == Some(0) { callers } else { 0 };
     IdentitySpec {
         uid: other(policy.process.user, ids.host_uid()),
@@ -68,7 +68,7 @@ pub(super) fn inside(policy: &Policy, ids: &HostIds) -> IdentitySpec {
 }
 
 /// Which sockets a workload may make.
-pub(super) fn families(policy: &Policy, job: &Job) -> Families {
+pub(in crate::runtime) fn families(policy: &Policy, job: &Job) -> Families {
     let restricted =
         policy.network.mode != NetworkMode::Unrestricted && !job.leaves_out(Control::Network);
     match (restricted, job.ablate) {
@@ -81,7 +81,7 @@ pub(super) fn families(policy: &Policy, job: &Job) -> Families {
 }
 
 /// What `control` rests on beside its usual mechanisms while another one is left out.
-pub(super) fn stands_in(control: Control, plan: &Plan) -> Option<&'static str> {
+pub(in crate::runtime) fn stands_in(control: Control, plan: &Plan) -> Option<&'static str> {
     match (plan.job.ablate?, control) {
         (Control::Privilege, Control::Filesystem | Control::Devices) => Some("landlock"),
         // They rest on covers of kernel file systems.

@@ -13,7 +13,7 @@ use crate::plan::{Answer, Intent, Job, Reason};
 /// one of them nothing can be started.
 const LAUNCH_CALLS: [&str; 4] = ["execve", "exit_group", "read", "write"];
 
-pub(super) fn answer(control: Control, policy: &Policy, job: &Job) -> Answer {
+pub(in crate::runtime) fn answer(control: Control, policy: &Policy, job: &Job) -> Answer {
     let cannot = |reason: Reason| Answer::Cannot(reason.into());
     if job.leaves_out(control) {
         return cannot(if ablation::is_possible(control, job) {

@@ -14,7 +14,7 @@ use crate::plan::{Asked, Begun, Job, LaunchError, Streams};
 use crate::sys::starter::Starter;
 
 /// The ids that the workload has inside.
-pub(super) fn inside(policy: &Policy, job: &Job, ids: &HostIds) -> IdentitySpec {
+pub(in crate::runtime) fn inside(policy: &Policy, job: &Job, ids: &HostIds) -> IdentitySpec {
     if job.leaves_out(Control::User) {
         return ablation::inside(policy, ids);
     }
@@ -27,7 +27,7 @@ pub(super) fn inside(policy: &Policy, job: &Job, ids: &HostIds) -> IdentitySpec 
 
 /// Makes pid 1 in the namespaces that are to be had, the first of the pair being those wanted and the second those that are
 /// not refused for certain; `failed` is what came of an attempt before.
-pub(super) fn make(
+pub(in crate::runtime) fn make(
     mut failed: Option<LaunchError>,
     (policy, job): (&Policy, &Job),
     (wanted, mut possible): (libc::c_int, libc::c_int),
@@ -73,7 +73,7 @@ pub(super) fn make(
 }
 
 /// Waits for a pid 1 that was asked for; beside it, who made it.
-pub(super) fn made(
+pub(in crate::runtime) fn made(
     (policy, job): (&Policy, &Job),
     mut begun: Begun,
 ) -> Result<(Begun, Option<Starter>), LaunchError> {

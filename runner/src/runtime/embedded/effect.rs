@@ -14,7 +14,7 @@ use crate::plan::{Effect, Plan, Program, Reason, Why};
 use crate::runtime::read_back::{self, Expected};
 
 /// What must be seen from outside.
-pub(super) fn expected(
+pub(in crate::runtime) fn expected(
     plan: &Plan,
     spec: &Spec,
     ids: &HostIds,
@@ -74,6 +74,7 @@ pub(super) fn expected(
         seccomp: spec.seccomp.is_some(),
         open_files: spec.open_files,
         session: spec.session,
+        leader: None,
         own_root: true,
         read_only,
         writable,
@@ -160,7 +161,12 @@ fn usual_mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
 
 /// Why a control is not in effect, by the mechanisms that it rests on; `runs` says whether there is a process on
 /// which a filter or a limit could take effect.
-pub(super) fn lost(control: Control, plan: &Plan, outcomes: &Outcomes, runs: bool) -> Option<Why> {
+pub(in crate::runtime) fn lost(
+    control: Control,
+    plan: &Plan,
+    outcomes: &Outcomes,
+    runs: bool,
+) -> Option<Why> {
     let mut lost = None;
     for mechanism in mechanisms(control, plan) {
         match outcomes.of(mechanism) {
@@ -185,7 +191,12 @@ pub(super) fn lost(control: Control, plan: &Plan, outcomes: &Outcomes, runs: boo
 }
 
 /// What is declared, and what was intended and lost.
-pub(super) fn effect(plan: &Plan, outcomes: &Outcomes, program: Program, ids: &HostIds) -> Effect {
+pub(in crate::runtime) fn effect(
+    plan: &Plan,
+    outcomes: &Outcomes,
+    program: Program,
+    ids: &HostIds,
+) -> Effect {
     let mut effect = Effect::new(program);
     // Without a process there is nothing that a filter or a limit could have taken effect on.
     let runs = matches!(effect.program, Program::Found { .. });

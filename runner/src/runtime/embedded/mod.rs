@@ -1,12 +1,12 @@
 //! **embedded**: namespaces, a root of its own, seccomp and Landlock, by the runner alone. Nothing to install;
 //! works as root and as an ordinary user.
 
-mod ablation;
-mod answers;
-mod begin;
-mod effect;
-mod namespaces;
-mod prepared;
+pub(super) mod ablation;
+pub(super) mod answers;
+pub(super) mod begin;
+pub(super) mod effect;
+pub(super) mod namespaces;
+pub(super) mod prepared;
 mod sockets;
 mod steps;
 mod tree;
@@ -26,7 +26,7 @@ use crate::plan::{Answer, Begun, Job, Launch, LaunchError, Plan, Reason, Runtime
 use crate::sys::process;
 use crate::sys::starter::Starter;
 use begin::{made, make};
-use namespaces::{NEEDED, OPTIONAL, possible_namespaces};
+use namespaces::{possible_namespaces, wanted};
 use prepared::Prepared;
 
 /// The tier in which everything of this runtime is to be had.
@@ -72,17 +72,7 @@ impl Runtime for Embedded {
     }
 
     fn begin(&self, policy: &Policy, job: &Job, streams: Streams) -> Result<Begun, LaunchError> {
-        let mut wanted = NEEDED;
-        for namespace in &OPTIONAL {
-            let is_wanted = match namespace.flag {
-                libc::CLONE_NEWNET => ablation::has_own_network(policy, job),
-                libc::CLONE_NEWIPC => !job.leaves_out(Control::Ipc),
-                _ => true,
-            };
-            if is_wanted {
-                wanted |= namespace.flag;
-            }
-        }
+        let wanted = wanted(policy, job);
         let mut outcomes = Outcomes::default();
         let mut ids = ablation::host_ids(job).map_err(|error| LaunchError::Step {
             what: error_chain(&error),
@@ -227,6 +217,7 @@ fn build(
         effect,
         init: init.pidfd,
         init_pid: init.pid,
+        first: None,
         control: init.control,
         terminal: init.terminal,
         workspace,
@@ -236,21 +227,21 @@ fn build(
     })
 }
 
-fn no_ids() -> LaunchError {
+pub(super) fn no_ids() -> LaunchError {
     LaunchError::Step {
         what: "no ids were chosen".to_owned(),
     }
 }
 
 /// The workload's /workspace from outside; it outlives the mount namespace, so that it can be read at the end.
-fn workspace(init: i32) -> Option<std::os::fd::OwnedFd> {
+pub(super) fn workspace(init: i32) -> Option<std::os::fd::OwnedFd> {
     let flags =
         nix::fcntl::OFlag::O_RDONLY | nix::fcntl::OFlag::O_DIRECTORY | nix::fcntl::OFlag::O_CLOEXEC;
     let path = format!("/proc/{init}/root/workspace");
     nix::fcntl::open(path.as_str(), flags, nix::sys::stat::Mode::empty()).ok()
 }
 
-fn error_chain(error: &dyn std::error::Error) -> String {
+pub(super) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {

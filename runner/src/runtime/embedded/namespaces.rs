@@ -1,18 +1,22 @@
 //! Which namespaces a sandbox gets, and which it can be built without.
 
+use ledger::facts::control::Control;
+use ledger::facts::policy::Policy;
+
+use super::ablation;
 use crate::mechanism::{Failure, Outcomes};
-use crate::plan::LaunchError;
+use crate::plan::{Job, LaunchError};
 use crate::sys::clone::Placeholder;
 use crate::sys::fault::{self, Fault};
 
 /// A namespace that a sandbox can be built without, at the price of a control.
-pub(super) struct Optional {
-    pub(super) mechanism: &'static str,
-    pub(super) flag: libc::c_int,
-    pub(super) file: &'static str,
+pub(in crate::runtime) struct Optional {
+    pub(in crate::runtime) mechanism: &'static str,
+    pub(in crate::runtime) flag: libc::c_int,
+    pub(in crate::runtime) file: &'static str,
 }
 
-pub(super) const OPTIONAL: [Optional; 4] = [
+pub(in crate::runtime) const OPTIONAL: [Optional; 4] = [
     Optional {
         mechanism: "namespace-network",
         flag: libc::CLONE_NEWNET,
@@ -34,11 +38,28 @@ pub(super) const OPTIONAL: [Optional; 4] = [
         file: "cgroup",
     },
 ];
-pub(super) const NEEDED: libc::c_int = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID;
+pub(in crate::runtime) const NEEDED: libc::c_int =
+    libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID;
+
+/// The namespaces that a job is to have.
+pub(in crate::runtime) fn wanted(policy: &Policy, job: &Job) -> libc::c_int {
+    let mut wanted = NEEDED;
+    for namespace in &OPTIONAL {
+        let is_wanted = match namespace.flag {
+            libc::CLONE_NEWNET => ablation::has_own_network(policy, job),
+            libc::CLONE_NEWIPC => !job.leaves_out(Control::Ipc),
+            _ => true,
+        };
+        if is_wanted {
+            wanted |= namespace.flag;
+        }
+    }
+    wanted
+}
 
 /// The namespaces of `wanted` that this host makes, found by trying when all together are refused; notes the
 /// refused ones.
-pub(super) fn possible_namespaces(
+pub(in crate::runtime) fn possible_namespaces(
     wanted: libc::c_int,
     outcomes: &mut Outcomes,
 ) -> Result<libc::c_int, LaunchError> {
@@ -72,7 +93,7 @@ pub(super) fn possible_namespaces(
 }
 
 /// Which of the optional namespaces are refused, each tried alone beside the needed ones.
-pub(super) fn drop_refused(
+pub(in crate::runtime) fn drop_refused(
     flags: libc::c_int,
     outcomes: &mut Outcomes,
 ) -> Result<libc::c_int, LaunchError> {

@@ -16,16 +16,16 @@ use crate::plan::{LaunchError, Plan};
 use crate::sys::fault;
 
 /// What pid 1 is to build, and what is on the host for it.
-pub(super) struct Prepared {
-    pub(super) spec: Spec,
-    pub(super) planted: Vec<OwnedFd>,
-    pub(super) placeholders: Placeholders,
-    pub(super) unprotected: Option<String>,
-    pub(super) mapped: Vec<PathBuf>,
+pub(in crate::runtime) struct Prepared {
+    pub(in crate::runtime) spec: Spec,
+    pub(in crate::runtime) planted: Vec<OwnedFd>,
+    pub(in crate::runtime) placeholders: Placeholders,
+    pub(in crate::runtime) unprotected: Option<String>,
+    pub(in crate::runtime) mapped: Vec<PathBuf>,
 }
 
 impl Prepared {
-    pub(super) fn new(
+    pub(in crate::runtime) fn new(
         plan: &Plan,
         ids: &HostIds,
         namespaces: libc::c_int,
@@ -67,6 +67,7 @@ impl Prepared {
             leaves_tree: false,
             planted: u32::try_from(planted.len()).unwrap_or(u32::MAX),
             program: Some(launch::program(plan)),
+            launcher: None,
             fault: fault::text(),
             root: Some(root),
             base: base_filters(plan)?,

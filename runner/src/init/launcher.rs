@@ -1,0 +1,562 @@
+//! A process beside the sandbox in place of pid 1: it starts a program of somebody else's that builds the sandbox, and does
+//! for the runner what pid 1 does elsewhere, as far as that can be done from outside.
+//!
+//! The program executes the gate (`runner/gate/main.rs`) inside in place of the workload. What the runtime applies is applied by
+//! then, so that it can be seen from outside before the start record; and neither the workload's arguments nor its environment
+//! are given to the program, which reads variables of its own (`LD_PRELOAD`) out here.
+
+mod gate;
+mod inside;
+mod stage;
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use serde::Deserialize;
+
+use super::patience::read_full;
+use super::wire::{
+    self, FromInit, LauncherReport, LauncherSpec, ProgramReport, ProgramSpec, Report, Spec, ToInit,
+    Word,
+};
+use super::{FAILED, OwnTerminal};
+use crate::mechanism::{Failure, Outcomes};
+use crate::sys::{descriptor, identity, process, terminal};
+
+/// Longest description of what the program made, in bytes; a dozen numbers stay far below.
+const MAX_STATUS: usize = 64 << 10;
+/// What is told of the program's last words at most, in bytes.
+const MAX_WORDS: usize = 1 << 10;
+
+/// The program, and the sandbox that it builds.
+struct Running {
+    name: String,
+    main: i32,
+    first: Option<(i32, OwnedFd)>,
+    gate: UnixStream,
+    lock: File,
+    /// Whether the gate is known to run.
+    stands: bool,
+    leaves_tree: bool,
+    /// Kept open: the program writes to it at its end, too.
+    status: OwnedFd,
+    hold: Option<OwnedFd>,
+    own_terminal: Option<OwnTerminal>,
+    /// What was written to the standard error of a sandbox without a workload.
+    words: Option<File>,
+}
+
+/// What the program says that it made.
+#[derive(Debug, Deserialize)]
+struct Made {
+    #[serde(rename = "child-pid")]
+    child_pid: i32,
+}
+
+/// Is the launcher of one sandbox until its end.
+pub(super) fn serve(
+    control: &UnixStream,
+    spec: &Spec,
+    launcher: &LauncherSpec,
+    program: &ProgramSpec,
+) -> i32 {
+    let mut outcomes = Outcomes::default();
+    let mut report = LauncherReport::default();
+    let started = start(control, spec, launcher, &mut report, &mut outcomes);
+    report.fatal = started.as_ref().err().cloned();
+    let said = wire::send(control, &report);
+    let Ok(mut running) = started else {
+        return FAILED;
+    };
+    // The runner looks at what was made.
+    if said.is_err() || !matches!(wire::receive(control), Ok(ToInit::Build)) {
+        running.end();
+        return 0;
+    }
+    running.hold = None;
+    let stands = running.look_inside(control, spec, program, &mut outcomes);
+    let (found, fatal) = match stands {
+        Ok(found) => (Some(found), None),
+        Err(failure) => (None, Some(failure)),
+    };
+    let master = running.own_terminal.take().map(|own| own.master);
+    let failed = fatal.is_some();
+    let report = Report {
+        outcomes,
+        fatal,
+        program: found.as_ref().map(|(report, _)| report.clone()),
+        terminal: master.is_some() && !failed,
+    };
+    let mut said = wire::send(control, &report);
+    if let (Ok(()), Some(master), false) = (&said, &master, failed) {
+        said = wire::send_descriptor(control, master);
+    }
+    drop(master);
+    let ready = match (said, found) {
+        (Ok(()), Some((ProgramReport::Found { path, .. }, workload))) => Some((path, workload)),
+        _ => None,
+    };
+    // The runner reads back from outside and appends the start record meanwhile.
+    let told = wire::receive::<ToInit>(control);
+    let (Some((path, workload)), Ok(ToInit::Go)) = (ready, told) else {
+        running.end();
+        return 0;
+    };
+    let started = gate::open(&running.gate, &running.lock, &path, program);
+    let said = match started {
+        Ok(()) => wire::send(control, &FromInit::Started),
+        Err(gate::NotStarted::Errno(errno)) => wire::send(control, &FromInit::ExecFailed(errno)),
+        Err(gate::NotStarted::Lost) => wire::send(control, &FromInit::NotStarted),
+    };
+    if said.is_err() || started.is_err() {
+        running.end();
+        return 0;
+    }
+    let pass_on = |signal| running.pass_on(workload, signal);
+    let status = match super::supervise(control, running.main, &pass_on) {
+        Ok(Some((how, survivors))) => {
+            // The runner may be gone; the tree ends either way.
+            let _ = wire::send(control, &FromInit::Ended { how, survivors });
+            0
+        }
+        Ok(None) => 0,
+        Err(_) => FAILED,
+    };
+    running.end();
+    status
+}
+
+/// Starts the program and waits until it says what it makes.
+fn start(
+    control: &UnixStream,
+    spec: &Spec,
+    launcher: &LauncherSpec,
+    report: &mut LauncherReport,
+    outcomes: &mut Outcomes,
+) -> Result<Running, Failure> {
+    let failed =
+        |attempt: &'static str| move |error: io::Error| Failure::call(attempt.to_owned(), &error);
+    let words = last_words().map_err(failed("open standard error"))?;
+    let own_terminal = spec.terminal.then(OwnTerminal::open).transpose()?;
+    if spec.planted > 0 {
+        stage::attach(spec.planted).map_err(failed("attach the caller's folders"))?;
+    }
+    if let Some((uid, gid)) = launcher.ids {
+        let taken = identity::drop_groups().and_then(|()| identity::become_ids(uid, gid));
+        let taken = taken.and_then(|()| identity::clear_capabilities());
+        taken.map_err(failed("become the workload's id"))?;
+    }
+    identity::set_dumpable(false).map_err(failed("switch dumpable off"))?;
+    if spec.session_keyring {
+        // The session keyring of whoever started the runner holds keys of the host.
+        let own = identity::new_session_keyring();
+        outcomes.note(
+            "session-keyring",
+            own.map_err(failed("join a new session keyring")),
+        );
+    }
+    let handed = Handed::new(launcher).map_err(failed("make the launcher's descriptors"))?;
+    let argv = handed.command(launcher, report);
+    report.argv.clone_from(&argv);
+    let main = handed
+        .spawn(spec, own_terminal.as_ref(), launcher, &argv)
+        .map_err(failed("start the launcher"))?;
+    let Ours {
+        gate,
+        lock,
+        status,
+        hold,
+    } = handed.ours;
+    let name = launcher.program.file_name().unwrap_or_default();
+    let mut running = Running {
+        name: name.to_string_lossy().into_owned(),
+        main,
+        first: None,
+        gate,
+        lock,
+        stands: false,
+        leaves_tree: spec.leaves_tree,
+        status,
+        hold: Some(hold),
+        own_terminal,
+        words,
+    };
+    drop(handed.theirs);
+    let made = if launcher.says_what_it_made {
+        running.await_made(control)
+    } else {
+        running
+            .await_gate(control)
+            .and_then(|()| running.only_child())
+    };
+    match made {
+        Ok(pid) => {
+            report.first = pid;
+            Ok(running)
+        }
+        Err(failure) => {
+            running.end();
+            Err(failure)
+        }
+    }
+}
+
+impl Running {
+    fn await_made(&mut self, control: &UnixStream) -> Result<i32, Failure> {
+        let mut text = Vec::new();
+        loop {
+            let mut byte = [0];
+            match read_full(control, self.status.as_fd(), &mut byte) {
+                Ok(1) => text.push(byte[0]),
+                Ok(_) => return Err(self.why_it_ended()),
+                Err(error) => return Err(Failure::call("read what was made", &error)),
+            }
+            if byte != *b"}" {
+                continue;
+            }
+            match serde_json::from_slice::<Made>(&text) {
+                Ok(made) if made.child_pid > 1 => {
+                    let pid = made.child_pid;
+                    let opened = process::open(pid);
+                    let opened =
+                        opened.map_err(|error| Failure::call("find the first process", &error))?;
+                    self.first = Some((pid, opened));
+                    return Ok(pid);
+                }
+                Err(error) if error.is_eof() && text.len() < MAX_STATUS => {}
+                Ok(_) | Err(_) => {
+                    return Err(Failure {
+                        attempt: format!("{} says what it made", self.name),
+                        error: "not understood".to_owned(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Waits until the gate runs.
+    fn await_gate(&mut self, control: &UnixStream) -> Result<(), Failure> {
+        let mut byte = [0];
+        match read_full(control, self.gate.as_fd(), &mut byte) {
+            Ok(1) if byte == *b"r" => {}
+            Ok(_) => return Err(self.why_it_ended()),
+            Err(error) => return Err(Failure::call("wait for the gate", &error)),
+        }
+        // Nothing was said, and the workload's words are the runner's to read.
+        self.words = None;
+        self.stands = true;
+        Ok(())
+    }
+
+    /// The program's child, which is the gate.
+    fn only_child(&mut self) -> Result<i32, Failure> {
+        let pid = child_of(self.main)?;
+        let opened = process::open(pid);
+        let opened = opened.map_err(|error| Failure::call("find the first process", &error))?;
+        self.first = Some((pid, opened));
+        Ok(pid)
+    }
+
+    /// Finds the program that the gate is to become; with it, the gate's process.
+    fn look_inside(
+        &mut self,
+        control: &UnixStream,
+        spec: &Spec,
+        program: &ProgramSpec,
+        outcomes: &mut Outcomes,
+    ) -> Result<(ProgramReport, i32), Failure> {
+        let first = self.first.as_ref().map(|(pid, _)| *pid).unwrap_or_default();
+        let workload = if self.stands {
+            first
+        } else {
+            self.await_gate(control)?;
+            child_of(first)?
+        };
+        if let Some(limit) = spec.open_files {
+            let limited = process::limit_open_files(workload, limit);
+            outcomes.note(
+                "limit-files",
+                limited.map_err(|error| Failure::call(format!("RLIMIT_NOFILE {limit}"), &error)),
+            );
+        }
+        let report = inside::find(control, workload, program)
+            .map_err(|error| Failure::call("look into the sandbox", &error))?;
+        Ok((report, workload))
+    }
+
+    /// To the workload's process group; to its process alone where the program itself is in that group.
+    fn pass_on(&self, workload: i32, signal: Signal) {
+        let alive = self
+            .first
+            .as_ref()
+            .is_some_and(|(_, first)| !process::has_ended(first));
+        let workload = Pid::from_raw(workload);
+        let Ok(group) = nix::unistd::getpgid(Some(workload)) else {
+            return;
+        };
+        // It may have just ended.
+        let _ = match group.as_raw() {
+            own if own == self.main => nix::sys::signal::kill(workload, signal),
+            _ if alive => nix::sys::signal::killpg(group, signal),
+            _ => Ok(()),
+        };
+    }
+
+    /// Ends the sandbox and waits until all of it is gone.
+    fn end(&mut self) {
+        if let Some((_, first)) = &self.first {
+            // Gone already is as good.
+            let _ = process::kill(first, libc::SIGKILL);
+        }
+        let _ = nix::sys::signal::kill(Pid::from_raw(self.main), Signal::SIGKILL);
+        // The program, then the sandbox's first process, which comes to this one when its parent is gone. The first process of
+        // a pid namespace ends when all of that has ended (pid_namespaces(7)).
+        let _ = nix::sys::wait::waitpid(Pid::from_raw(self.main), None);
+        if !self.leaves_tree {
+            super::end_children();
+        }
+    }
+
+    /// Waits for the end of the program, and says what it said.
+    fn why_it_ended(&mut self) -> Failure {
+        let mut errno = [0; 5];
+        let unexecuted = self.gate.set_nonblocking(true).is_ok()
+            && matches!(self.gate.read(&mut errno), Ok(5))
+            && errno[0] == b'e';
+        if unexecuted {
+            let [_, a, b, c, d] = errno;
+            let error = io::Error::from_raw_os_error(i32::from_le_bytes([a, b, c, d]));
+            return Failure::call(format!("execute {}", self.name), &error);
+        }
+        // Nothing is left that could still write.
+        let name = std::mem::take(&mut self.name);
+        self.end();
+        let mut said = Vec::new();
+        if let Some(words) = &mut self.words {
+            let mut limited = words.take(MAX_WORDS as u64);
+            let _ = limited.read_to_end(&mut said);
+        }
+        if let Some(own) = &self.own_terminal {
+            let mut buffer = [0; MAX_WORDS];
+            let flags = nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK);
+            if nix::fcntl::fcntl(&own.master, flags).is_ok()
+                && let Ok(count) = nix::unistd::read(&own.master, &mut buffer)
+            {
+                said.extend_from_slice(buffer.get(..count).unwrap_or_default());
+            }
+        }
+        let said = String::from_utf8_lossy(&said);
+        let said: Vec<&str> = said.lines().map(str::trim).collect();
+        let said = said.join("; ").replace(char::is_control, " ");
+        let said = said.strip_prefix(&format!("{name}: ")).unwrap_or(&said);
+        let said = if said.is_empty() {
+            "it ended without a word"
+        } else {
+            said
+        };
+        Failure {
+            attempt: name,
+            error: said.to_owned(),
+        }
+    }
+}
+
+/// The one child of a process, which is the gate.
+fn child_of(pid: i32) -> Result<i32, Failure> {
+    let children = process::children_of(pid)
+        .map_err(|error| Failure::call("find the gate's process", &error))?;
+    match children.as_slice() {
+        [child] => Ok(*child),
+        _ => Err(Failure::no_effect("find the gate's process")),
+    }
+}
+
+/// A second reader of the pipe that is to be the workload's standard error; `None` where that is none.
+fn last_words() -> io::Result<Option<File>> {
+    use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
+    let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    let metadata = stderr.metadata()?;
+    if !metadata.file_type().is_fifo() {
+        return Ok(None);
+    }
+    let mode = metadata.permissions().mode();
+    let permit = |mode| stderr.set_permissions(std::fs::Permissions::from_mode(mode));
+    permit(mode | 0o400)?;
+    let mut options = File::options();
+    let opened = options
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open(format!("/proc/self/fd/{}", stderr.as_raw_fd()));
+    permit(mode)?;
+    opened.map(Some)
+}
+
+/// What the program is handed by descriptor.
+struct Handed {
+    theirs: Vec<OwnedFd>,
+    contents: Vec<i32>,
+    status: i32,
+    hold: i32,
+    gate: i32,
+    image: i32,
+    their_lock: i32,
+    ours: Ours,
+}
+
+struct Ours {
+    gate: UnixStream,
+    lock: File,
+    status: OwnedFd,
+    hold: OwnedFd,
+}
+
+impl Handed {
+    fn new(launcher: &LauncherSpec) -> io::Result<Self> {
+        let (gate, their_gate) = UnixStream::pair()?;
+        let (status, theirstatus) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+        let (their_hold, hold) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+        let mut theirs = vec![
+            theirstatus,
+            their_hold,
+            OwnedFd::from(their_gate),
+            gate::image()?,
+            gate::memory(c"containment-lock", b"")?,
+        ];
+        let lock = theirs.last().map(OwnedFd::try_clone).transpose()?;
+        let lock = File::from(lock.ok_or(io::ErrorKind::InvalidData)?);
+        for content in &launcher.contents {
+            theirs.push(gate::memory(c"containment-content", content)?);
+        }
+        let numbers: Vec<i32> = theirs.iter().map(|fd| fd.as_raw_fd()).collect();
+        let [
+            status_number,
+            hold_number,
+            gate_number,
+            image,
+            their_lock,
+            contents @ ..,
+        ] = numbers.as_slice()
+        else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        Ok(Self {
+            contents: contents.to_vec(),
+            status: *status_number,
+            hold: *hold_number,
+            gate: *gate_number,
+            image: *image,
+            their_lock: *their_lock,
+            theirs,
+            ours: Ours {
+                gate,
+                lock,
+                status,
+                hold,
+            },
+        })
+    }
+
+    /// The whole command line; what it leaves out is reported.
+    fn command(&self, launcher: &LauncherSpec, report: &mut LauncherReport) -> Vec<Vec<u8>> {
+        let mut argv = vec![launcher.program.as_os_str().as_bytes().to_vec()];
+        for step in &launcher.steps {
+            if let Some((covered, inside)) = &step.covers {
+                let path = self.word(covered);
+                let path = Path::new(std::ffi::OsStr::from_bytes(&path));
+                if std::fs::symlink_metadata(path).is_err_and(|error| is_out_of_reach(&error)) {
+                    let inside = std::ffi::OsStr::from_bytes(inside);
+                    report.unreachable.push(PathBuf::from(inside));
+                    continue;
+                }
+            }
+            argv.extend(step.words.iter().map(|word| self.word(word)));
+        }
+        argv.push(b"--".to_vec());
+        argv.push(format!("/proc/self/fd/{}", self.image).into_bytes());
+        let numbers = [self.gate, self.image, self.their_lock];
+        argv.extend(numbers.map(|number| number.to_string().into_bytes()));
+        argv
+    }
+
+    fn word(&self, word: &Word) -> Vec<u8> {
+        match word {
+            Word::Text(text) => text.clone(),
+            Word::Planted(index, below) => stage::place(*index, below),
+            Word::Content(index) => {
+                let number = self.contents.get(*index as usize).copied();
+                number.unwrap_or(-1).to_string().into_bytes()
+            }
+            Word::Status => self.status.to_string().into_bytes(),
+            Word::Hold => self.hold.to_string().into_bytes(),
+        }
+    }
+
+    /// Starts the program; its own ends of everything close with that.
+    fn spawn(
+        &self,
+        spec: &Spec,
+        own_terminal: Option<&OwnTerminal>,
+        launcher: &LauncherSpec,
+        argv: &[Vec<u8>],
+    ) -> io::Result<i32> {
+        let path = CString::new(launcher.program.as_os_str().as_bytes())?;
+        let argv: Vec<CString> = argv
+            .iter()
+            .map(|word| CString::new(word.as_slice()))
+            .collect::<Result<_, _>>()?;
+        if let Some(pid) = process::fork()? {
+            return Ok(pid);
+        }
+        let error = match self.enter(spec, own_terminal) {
+            Ok(()) => process::execute(&path, &argv, &[]),
+            Err(error) => error,
+        };
+        let errno = error.raw_os_error().unwrap_or(libc::EINVAL).to_le_bytes();
+        let [a, b, c, d] = errno;
+        let gate = self.theirs.get(2);
+        let _ = gate.map(|gate| nix::unistd::write(gate, &[b'e', a, b, c, d]));
+        process::exit_now(FAILED)
+    }
+
+    /// What holds for the program and all that it starts.
+    fn enter(&self, spec: &Spec, own_terminal: Option<&OwnTerminal>) -> io::Result<()> {
+        process::default_signals();
+        // Raising one's own score takes a dumpable process; nothing hostile runs yet. No control rests on it.
+        let _ = identity::set_dumpable(true)
+            .and_then(|()| std::fs::write("/proc/self/oom_score_adj", super::workload::OOM_SCORE))
+            .and_then(|()| identity::set_dumpable(false));
+        match own_terminal {
+            // A session that the program began would have no terminal.
+            Some(own) => {
+                identity::new_session()?;
+                terminal::make_controlling(own.slave.as_fd())?;
+                nix::unistd::dup2_stdin(&own.slave)?;
+                nix::unistd::dup2_stdout(&own.slave)?;
+                nix::unistd::dup2_stderr(&own.slave)?;
+            }
+            None => nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0))?,
+        }
+        setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+        if spec.close_descriptors {
+            descriptor::close_on_exec_from(3)?;
+        }
+        for descriptor in &self.theirs {
+            descriptor::set_cloexec(descriptor, false)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_out_of_reach(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
+}

@@ -1,0 +1,123 @@
+//! **auto**: the first of embedded and bwrap that can do all that is requested.
+//!
+//! It is chosen by what each answers, by whether the kernel makes the namespaces of embedded, and, where that is not it, by a
+//! trial of bwrap; where neither can do all, embedded stays and says what it cannot. A sandbox that fails later is not built again by the other.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use ledger::facts::control::Control;
+use ledger::facts::policy::Policy;
+
+use super::bwrap::Bwrap;
+use super::embedded::Embedded;
+use super::launch;
+use crate::plan::{Answer, Begun, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams, Tree};
+
+/// The runtimes that it chooses from, by preference.
+pub const AUTO: [&str; 2] = ["embedded", "bwrap"];
+
+/// The runtime of a command line that names none.
+#[derive(Debug, Default)]
+pub struct Auto {
+    embedded: Embedded,
+    bwrap: Bwrap,
+    is_bwrap: AtomicBool,
+    /// Why it is not the first.
+    why: Mutex<Option<String>>,
+}
+
+/// The requested controls that a runtime does not intend, with the reasons.
+fn lacking(runtime: &dyn Runtime, policy: &Policy, job: &Job) -> Vec<String> {
+    let requested = policy.enforcement.required_controls.iter();
+    let lacking = requested.filter_map(|control| match runtime.answer(*control, policy, job) {
+        Answer::Intends(_) => None,
+        Answer::Cannot(why) => Some(format!("{control}: {why}")),
+    });
+    lacking.collect()
+}
+
+impl Auto {
+    fn chosen(&self) -> &dyn Runtime {
+        if self.is_bwrap.load(Ordering::Relaxed) {
+            &self.bwrap
+        } else {
+            &self.embedded
+        }
+    }
+
+    /// Takes bwrap where that can do all that is requested.
+    fn turn_to_bwrap(&self, policy: &Policy, job: &Job, why: &str) -> bool {
+        if !lacking(&self.bwrap, policy, job).is_empty()
+            || self.bwrap.is_missing().is_some()
+            || self.bwrap.works_here(policy, job).is_err()
+        {
+            return false;
+        }
+        self.is_bwrap.store(true, Ordering::Relaxed);
+        let why = format!("runtime bwrap, because embedded cannot do all that is requested: {why}");
+        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        true
+    }
+}
+
+impl Runtime for Auto {
+    fn id(&self) -> &str {
+        self.chosen().id()
+    }
+
+    fn version(&self) -> String {
+        self.chosen().version()
+    }
+
+    fn answer(&self, control: Control, policy: &Policy, job: &Job) -> Answer {
+        self.chosen().answer(control, policy, job)
+    }
+
+    fn environment(&self, policy: &Policy, job: &Job) -> Vec<(OsString, OsString)> {
+        self.chosen().environment(policy, job)
+    }
+
+    fn cwd(&self, tree: &Tree, job: &Job) -> PathBuf {
+        self.chosen().cwd(tree, job)
+    }
+
+    fn get_ready(&self) {
+        self.embedded.get_ready();
+    }
+
+    fn begin(&self, policy: &Policy, job: &Job, streams: Streams) -> Result<Begun, LaunchError> {
+        let lacking = lacking(&self.embedded, policy, job);
+        if !lacking.is_empty() && self.turn_to_bwrap(policy, job, &lacking.join("; ")) {
+            return self.bwrap.begin(policy, job, streams);
+        }
+        // For another attempt.
+        let again = launch::again(&streams)?;
+        match self.embedded.begin(policy, job, streams) {
+            Err(LaunchError::Namespaces { errno }) => {
+                let why = format!("{} ({errno})", Reason::NO_USER_NAMESPACE);
+                if self.turn_to_bwrap(policy, job, &why) {
+                    self.bwrap.begin(policy, job, again)
+                } else {
+                    Err(LaunchError::Namespaces { errno })
+                }
+            }
+            begun => begun,
+        }
+    }
+
+    fn launch(
+        &self,
+        plan: &Plan,
+        begun: Result<Begun, LaunchError>,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<Launch, LaunchError> {
+        let mut launch = self.chosen().launch(plan, begun, meanwhile)?;
+        let mut why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+        launch.effect.remarks.extend(why.take());
+        drop(why);
+        Ok(launch)
+    }
+}

@@ -1,0 +1,216 @@
+//! Bubblewrap missing, removed, refused by the kernel, hanging on to nothing.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+use super::with_bwrap;
+use crate::world::{World, program, until};
+
+/// A world whose PATH has a folder of its own first, and only this one with `alone`.
+fn first_in_path(world: World, alone: bool) -> (World, PathBuf) {
+    let bin = world.folder("bin");
+    let path = if alone {
+        bin.display().to_string()
+    } else {
+        format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display())
+    };
+    (world.with("PATH", path), bin)
+}
+
+/// A bubblewrap that says what the real one is, and does `otherwise` when it is to build something.
+fn fake(bin: &std::path::Path, otherwise: &str) {
+    let real = program("bwrap").unwrap();
+    let real = real.display();
+    let text = format!(
+        "#!/bin/sh\ncase $1 in --version|--help) exec {real} \"$@\";; esac\n{otherwise}\nexec {real} \"$@\"\n"
+    );
+    let path = bin.join("bwrap");
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn where_bubblewrap_is_missing_nothing_runs_and_all_of_them_say_so() {
+    let world = with_bwrap!();
+    let (world, _) = first_in_path(world, true);
+    for (flags, code) in [("", 126), ("--best-effort", 125)] {
+        let planned = world.run(&format!("plan --runtime bwrap {flags} -- /bin/true"));
+        let planned = planned.ended(code);
+        assert!(planned.out.contains("runtime-missing"), "{}", planned.out);
+        let ran = world.exec(&format!("--runtime bwrap {flags}"), &["/bin/true"]);
+        let ran = ran.ended(code);
+        for word in [
+            "runtime-missing",
+            "no bwrap in PATH",
+            "install the package bubblewrap",
+        ] {
+            assert!(ran.err.contains(word), "{flags}: {}", ran.err);
+        }
+        let run = world.last();
+        assert_eq!(run.execution.verdict.as_str(), "not-executed");
+        assert_eq!(run.start.controls.declared, []);
+        assert!(
+            run.reason("network")
+                .unwrap()
+                .starts_with("runtime-missing")
+        );
+        assert_eq!(run.start.runtime.version, "none");
+    }
+    let rows = world.run("--json runtimes").ended(0).json();
+    let row = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|row| row["id"] == "bwrap");
+    assert_eq!(row.unwrap()["available"], false);
+    let found = world.run("--json doctor").json();
+    let capabilities = found["capabilities"].as_array().unwrap();
+    let row = capabilities
+        .iter()
+        .find(|row| row["name"] == "bwrap")
+        .unwrap();
+    assert_eq!(row["works"], false);
+    assert!(row["advice"].as_str().unwrap().contains("bubblewrap"));
+    // A runtime that is not there fails no matrix.
+    let suite = crate::matrix::some_rows(&world, &["environment"]);
+    let ran = world
+        .run(&format!("matrix --strict --suite {suite}"))
+        .ended(0);
+    assert!(
+        ran.err.contains("not measured: bwrap: runtime-missing"),
+        "{}",
+        ran.err
+    );
+    assert!(
+        ran.out.contains("embedded") && !ran.out.contains("bwrap"),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
+fn bubblewrap_that_goes_between_doctor_and_exec_is_missed() {
+    let world = with_bwrap!();
+    let (world, bin) = first_in_path(world, true);
+    std::fs::copy(program("bwrap").unwrap(), bin.join("bwrap")).unwrap();
+    let found = world.run("--json doctor").json();
+    let capabilities = found["capabilities"].as_array().unwrap();
+    let row = capabilities
+        .iter()
+        .find(|row| row["name"] == "bwrap")
+        .unwrap();
+    assert_eq!(row["works"], true, "{row}");
+    world.exec("--runtime bwrap", &["/bin/true"]).ended(0);
+    std::fs::remove_file(bin.join("bwrap")).unwrap();
+    let ran = world.exec("--runtime bwrap", &["/bin/true"]).ended(126);
+    assert!(ran.err.contains("runtime-missing"), "{}", ran.err);
+}
+
+#[test]
+fn bubblewrap_that_goes_between_the_plan_and_its_start_is_missed() {
+    let world = with_bwrap!();
+    let (world, bin) = first_in_path(world, false);
+    fake(&bin, "");
+    let path = bin.join("bwrap");
+    let text = std::fs::read_to_string(&path).unwrap();
+    // The last that the plan asks of it is its help.
+    let text = text.replace("#!/bin/sh\n", "#!/bin/sh\n[ $1 = --help ] && rm \"$0\"\n");
+    std::fs::write(&path, text.replace("\"$0\"", &path.display().to_string())).unwrap();
+    let ran = world.exec("--runtime bwrap", &["true"]);
+    // It is hashed after it was asked, so it is missed there.
+    let ran = ran.ended(126);
+    assert!(ran.err.contains("runtime-missing"), "{}", ran.err);
+}
+
+#[test]
+fn what_bubblewrap_says_reaches_the_user_and_the_record() {
+    let world = with_bwrap!();
+    let (world, bin) = first_in_path(world, false);
+    let words = "No permissions to creating new namespace";
+    fake(&bin, &format!("echo 'bwrap: {words}' >&2; exit 1"));
+    for (flags, code) in [("", 126), ("--best-effort", 125)] {
+        let ran = world.exec(&format!("--runtime bwrap {flags}"), &["true"]);
+        let ran = ran.ended(code);
+        assert!(ran.err.contains(&format!("bwrap: {words}")), "{}", ran.err);
+        let run = world.last();
+        assert_eq!(run.execution.verdict.as_str(), "not-executed");
+        assert_eq!(run.start.controls.declared, []);
+        let reason = run.reason("filesystem").unwrap();
+        assert_eq!(reason, format!("launcher-failed (bwrap: {words})"));
+        let planned = world.run(&format!("plan --runtime bwrap {flags} -- true"));
+        assert!(planned.ended(code).out.contains("launcher-failed"));
+    }
+    let found = world.run("--json doctor").json();
+    let capabilities = found["capabilities"].as_array().unwrap();
+    let row = capabilities
+        .iter()
+        .find(|row| row["name"] == "bwrap")
+        .unwrap();
+    assert_eq!(row["works"], false, "{row}");
+    assert!(row["error"].as_str().unwrap().contains(words), "{row}");
+}
+
+#[test]
+fn a_network_that_cannot_be_set_up_costs_the_network_alone() {
+    let world = with_bwrap!();
+    let (world, bin) = first_in_path(world, false);
+    let words = "loopback: Failed RTM_NEWADDR: Operation not permitted";
+    fake(
+        &bin,
+        &format!("case \" $* \" in *' --unshare-net '*) echo 'bwrap: {words}' >&2; exit 1;; esac"),
+    );
+    let ran = world.exec("--runtime bwrap", &["true"]).ended(126);
+    assert!(ran.err.contains(words), "{}", ran.err);
+    let reason = format!("launcher-failed (bwrap: {words})");
+    let run = world.last();
+    assert_eq!(run.reason("network"), Some(reason.as_str()));
+    assert_eq!(run.reason("filesystem"), Some("not-launched"));
+    // Who takes less gets less, and the record says it.
+    let ran = world
+        .exec("--runtime bwrap --best-effort", &["true"])
+        .ended(0);
+    assert!(
+        ran.err.contains("not in force: ") && ran.err.contains(words),
+        "{}",
+        ran.err
+    );
+    let run = world.last();
+    assert_eq!(run.execution.verdict.as_str(), "controls-missing");
+    assert!(!run.declares("network") && !run.declares("ipc"));
+    assert!(run.declares("filesystem") && run.declares("process"));
+    assert!(
+        run.reason("network")
+            .unwrap()
+            .starts_with("namespace-refused")
+    );
+}
+
+#[test]
+fn nothing_of_a_run_outlives_it() {
+    let world = with_bwrap!();
+    let seconds = format!("{}", 70_000 + std::process::id());
+    let is_there = || {
+        let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+        let lines = entries.map(|entry| std::fs::read(entry.path().join("cmdline")));
+        lines.filter_map(Result::ok).any(|line| {
+            line.split(|byte| *byte == 0)
+                .any(|word| word == seconds.as_bytes())
+        })
+    };
+    // At the end of the main process, at the deadline, and when the runner is killed.
+    let script = format!("setsid sleep {seconds} & sleep 0.2");
+    world.sh("--runtime bwrap", &script, &[]).ended(0);
+    assert!(!is_there());
+    let script = format!("setsid sleep {seconds} & sleep {seconds}");
+    let ran = world.sh("--runtime bwrap --timeout 500ms", &script, &[]);
+    ran.ended(124);
+    assert!(!is_there());
+    let mut runner = world
+        .exec_command("--runtime bwrap", &["sh", "-c", &script])
+        .spawn()
+        .unwrap();
+    until("the workload runs", is_there);
+    runner.kill().unwrap();
+    runner.wait().unwrap();
+    until("the workload is gone", || !is_there());
+}
