@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{ArgAction, Args};
+use ledger::bytes::canon::U53;
 use ledger::bytes::hash::Hash;
 use ledger::facts::execution::PolicyRef;
 use ledger::facts::matrix::table::{Table, Tone};
 use ledger::facts::matrix::{Cell, CellVerdict};
+use ledger::file::bundle::{WriteBundleError, try_to_write};
 use nix::sys::signal::Signal;
 
+use super::bundle::{OfRecordError, names_no_file, of_record};
 use super::choose::{choose_runtime, load_policy, native_is_allowed};
 use super::exec::ExecError;
 use super::interrupt::Interrupts;
@@ -70,6 +73,10 @@ pub(super) struct MatrixArgs {
     /// Allow the native runtime to be measured, which isolates nothing
     #[arg(long)]
     allow_native: bool,
+    /// Write a bundle of this matrix to a file, for whoever has nothing but `verify`; refused before anything is measured
+    /// where the file cannot be written
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
 }
 
 /// Why nothing was measured.
@@ -120,6 +127,28 @@ enum MatrixError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Record(#[from] RecordMatrixError),
+    /// The report's file, before anything is measured.
+    #[error("nothing was measured: the report cannot be written")]
+    #[diagnostic(code(runner::matrix::report_file))]
+    ReportFile(
+        #[source]
+        #[diagnostic_source]
+        WriteBundleError,
+    ),
+    /// The report, after the matrix was recorded.
+    #[error("matrix {sequence} is recorded, its report is not written")]
+    #[diagnostic(
+        code(runner::matrix::report),
+        help("`runner bundle --matrix -o FILE` writes it from the ledger")
+    )]
+    Report {
+        /// The matrix.
+        sequence: U53,
+        /// Why.
+        #[source]
+        #[diagnostic_source]
+        source: OfRecordError,
+    },
     /// Where to listen.
     #[error("cannot list the addresses of this host")]
     #[diagnostic(code(runner::matrix::addresses))]
@@ -150,6 +179,8 @@ impl MatrixError {
             | Self::Host(_)
             | Self::Arm(_)
             | Self::Record(_)
+            | Self::ReportFile(_)
+            | Self::Report { .. }
             | Self::Addresses(_)
             | Self::Signals(_)
             | Self::Sweep(_)
@@ -159,6 +190,10 @@ impl MatrixError {
 }
 
 pub(super) fn run(global: &Global, args: &MatrixArgs) -> u8 {
+    if args.report.as_deref().is_some_and(names_no_file) {
+        report::error_line("a report is written to a file: give its name with --report FILE");
+        return USAGE;
+    }
     match measure(global, args) {
         Ok(status) => status,
         Err(MatrixError::Policy(ExecError::Policy(error))) => {
@@ -186,6 +221,9 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
         None => own(SUITE, program)?,
     };
     let runtimes = runtimes(args)?;
+    if let Some(file) = &args.report {
+        try_to_write(&ledgers::folder(global)?, file).map_err(MatrixError::ReportFile)?;
+    }
     let state = ledgers::state_folder()?;
     let folder = keep_program(&state, &program)?;
     let place = ledgers::Place::of(global)?;
@@ -285,6 +323,11 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
             summary(&measured.cells),
             store.root().display()
         ));
+    }
+    if let Some(file) = &args.report {
+        let sequence = appended.sequence;
+        of_record(global, store, sequence, file, &stamp)
+            .map_err(|source| MatrixError::Report { sequence, source })?;
     }
     Ok(judge(args, &requirements, &runtimes, &measured.cells))
 }

@@ -178,8 +178,11 @@ impl Bench<'_> {
             .map_err(system("copy the terminal"))?;
         let mut planted = Some(planted);
         let ablated = (arm == Arm::Ablation).then_some(probe.control);
-        // Bare is without it, too.
-        let left_out = (arm != Arm::Run).then_some(probe.control);
+        // Bare is without it, too. What a switch leaves out of the arm `run` is measured as any runtime that lacks it.
+        let left_out = match arm {
+            Arm::Baseline | Arm::Ablation => Some(probe.control),
+            Arm::Run => crate::sys::fault::left_out().and_then(|name| name.parse().ok()),
+        };
         let mut argv = vec![inside.join(program).into_os_string()];
         argv.extend(probe.arguments.iter().map(OsString::from));
         let job = Job {

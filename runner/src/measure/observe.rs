@@ -334,7 +334,7 @@ const fn is_escape(saw: Saw) -> bool {
 fn is_for(of: &str, check: &Check) -> bool {
     match check.check.as_str() {
         "read" | "traversal" => of == "read",
-        name @ ("tree" | "evidence" | "inherited") => of == name,
+        name @ ("tree" | "evidence" | "inherited" | "pid1") => of == name,
         _ => true,
     }
 }

@@ -22,6 +22,9 @@ use super::{
     Places, PlantError, Planted, Planting, Watched,
 };
 
+/// What lies in the working folder of the process.
+const WORKING_FILE: &str = "secret";
+
 struct Seeds<'a> {
     places: &'a Places,
     /// The run's own folder in each place that can be used.
@@ -132,13 +135,7 @@ impl Seeds<'_> {
                 for ip in self.places.addresses.clone() {
                     self.ip(ip, &["tcp4"]);
                 }
-                let comm = format!("cp-{}", fresh()?);
-                let process = Process::new(comm.get(..15).unwrap_or(&comm));
-                if let Some(process) = self.did("make a process", Path::new(&comm), process) {
-                    self.parameters.push(("pid", process.pid().to_string()));
-                    self.parameters.push(("comm", process.comm().to_owned()));
-                    self.instruments.push(Instrument::Process(process));
-                }
+                self.process()?;
             }
             Control::Environment => self.variables()?,
             Control::Ipc => {
@@ -296,6 +293,29 @@ impl Seeds<'_> {
                 self.path(key, &path);
             }
         }
+    }
+
+    /// A process, which works in a folder where a secret lies.
+    fn process(&mut self) -> Result<(), PlantError> {
+        let (comm, content) = (format!("cp-{}", fresh()?), fresh()?);
+        let mut working = PathBuf::from("/");
+        if let Some(folder) = self.folders.first().map(|folder| folder.join("working")) {
+            let file = folder.join(WORKING_FILE);
+            let made =
+                plant::folder(&folder, 0o755).and_then(|()| plant::file(&file, &content, 0o644));
+            if self.did("plant", &file, made).is_some() {
+                self.parameters.push(("file", WORKING_FILE.to_owned()));
+                self.secret("pid1", &file, &content);
+                working = folder;
+            }
+        }
+        let process = Process::new(comm.get(..15).unwrap_or(&comm), &working);
+        if let Some(process) = self.did("make a process", Path::new(&comm), process) {
+            self.parameters.push(("pid", process.pid().to_string()));
+            self.parameters.push(("comm", process.comm().to_owned()));
+            self.instruments.push(Instrument::Process(process));
+        }
+        Ok(())
     }
 
     fn abstract_socket(&mut self, name: &str) {

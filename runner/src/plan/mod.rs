@@ -7,6 +7,7 @@ mod cover;
 mod effect;
 mod job;
 mod reason;
+mod shape;
 mod tree;
 
 pub use begun::{Asked, Begun, Streams, Waiting};
@@ -14,7 +15,8 @@ pub use effect::{Effect, Program};
 pub(crate) use job::environment;
 pub use job::{Input, Job, Secret};
 pub use reason::{Reason, Why};
-pub use tree::{Bind, OWN_DEVICES, SYSTEM, Shape, Tree, TreeError};
+pub use shape::{Bind, OWN_DEVICES, SYSTEM, Shape, TreeError};
+pub use tree::Tree;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
