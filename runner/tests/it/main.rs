@@ -38,6 +38,7 @@ mod signals;
 mod starter;
 mod streams;
 mod syscalls;
+mod table;
 mod tamper;
 mod terminal;
 mod verifier;

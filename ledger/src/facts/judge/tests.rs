@@ -1,3 +1,5 @@
+mod pitfalls;
+
 use super::*;
 use crate::bytes::canon::U53;
 use crate::bytes::hash::Hash;
