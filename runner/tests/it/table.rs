@@ -1,6 +1,7 @@
 //! **Table**: what every check of the whole suite must come to: in runtimes that lie, in the sandbox with one control gone, and
 //! on hosts that are odd. What depends on a fact of the host is expected by that fact, as the matrix itself records it.
 
+mod callers;
 mod dropped;
 mod fakes;
 mod odd_hosts;
