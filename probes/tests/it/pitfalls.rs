@@ -94,6 +94,13 @@ fn without_landlock_a_filter_asks_the_same() {
     assert!(said.detail("no-new-privs").contains("filter EACCES"));
     let said = Said::by(without.arg("privilege"), "privilege", &[]);
     said.contained("no-new-privs", "none", Twin::Ok);
+    // As where a filter refuses what the kernel would have taken.
+    let filtered = ["landlock_restrict_self:error=EPERM"];
+    let Some(mut without) = interfered(test, &filtered, &["setpriv", "--no-new-privs"]) else {
+        return;
+    };
+    let said = Said::by(without.arg("privilege"), "privilege", &[]);
+    said.contained("no-new-privs", "none", Twin::Ok);
     // And where there is neither, nobody can be asked.
     let neither = [none[0], "seccomp:error=ENOSYS"];
     let Some(mut command) = interfered(test, &neither, &[]) else {
