@@ -1,6 +1,6 @@
 //! Hosts and runtimes that are broken in one way: what would be mistaken there for a sandbox, or for the lack of one, is not.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{
@@ -12,7 +12,7 @@ use crate::world::{World, program, ready, skip};
 const LONG_MS: u64 = 30_000;
 
 /// Some rows in a fake or a template.
-fn some(world: &World, template: &PathBuf, controls: &[&str]) -> Table {
+fn some(world: &World, template: &Path, controls: &[&str]) -> Table {
     let policy = policy(world, LONG_MS, |_| {});
     let rows = format!("--suite {}", rows_of(world, controls).display());
     Table::of(&measure(world, template, &policy, &rows).ended(0))
