@@ -13,6 +13,7 @@ mod ablation;
 mod bundle;
 mod cli;
 mod concurrency;
+mod diff;
 mod disk;
 mod evidence;
 mod fakes;

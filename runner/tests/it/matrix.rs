@@ -1,6 +1,7 @@
 //! `runner matrix` against the real sandbox, against none, and against runtimes that lie.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 
 use crate::fakes::fake;
 use crate::kills::verdict_codes;
@@ -296,4 +297,43 @@ fn a_run_that_relies_on_a_false_guarantee_is_told() {
     let newer = measured.ended(0).json()["summary"]["sequence"].as_u64();
     assert_eq!(named(exec(&no_op, "containment-audit")), newer);
     assert!(newer > matrix);
+}
+
+#[test]
+fn columns_stand_as_they_were_measured_wherever_they_are_shown() {
+    let world = ready!();
+    let suite = some_rows(&world, &["descriptors"]);
+    let no_op = fake("no-op").display().to_string();
+    // Neither the alphabet's order nor its reverse.
+    let runtimes = ["native", "embedded", &no_op].map(|name| format!("--runtime {name}"));
+    let line = format!(
+        "matrix --allow-native --suite {suite} {}",
+        runtimes.join(" ")
+    );
+    let measured = world.run(&line).ended(0).out;
+    // Two to a line of 80 columns.
+    let heads = measured
+        .lines()
+        .filter(|line| line.starts_with(&" ".repeat(28)));
+    let names: Vec<_> = heads.flat_map(str::split_whitespace).collect();
+    assert_eq!(names, ["native", "embedded", "no-op"]);
+    let Some(verify) = verifier() else {
+        return skip(
+            "columns_stand_as_they_were_measured_wherever_they_are_shown",
+            NO_VERIFIER,
+        );
+    };
+    let shown = Command::new(verify)
+        .arg("matrix")
+        .arg(world.ledger())
+        .output();
+    let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
+    let grid = |text: &str| {
+        let at = text.find("\nmatrix ").map_or(0, |at| at + 1);
+        let rest = &text[at..];
+        let lines = rest.lines().take_while(|line| !line.starts_with('✗'));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(grid(&shown), grid(&measured), "{shown}");
+    assert!(grid(&shown).len() >= 4, "{shown}");
 }
