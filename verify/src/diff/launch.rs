@@ -199,8 +199,8 @@ mod tests {
                 "link /dev/stdin /proc/self/fd/0",
                 "link /dev/stdin /proc/self/fd/1",
                 some(
-                    "word 2 of 2: \u{2026}ev/stdin /proc/self/fd/0",
-                    "word 2 of 2: \u{2026}ev/stdin /proc/self/fd/1",
+                    "word 2 of 2: \u{2026}dev/stdin /proc/self/fd/0",
+                    "word 2 of 2: \u{2026}dev/stdin /proc/self/fd/1",
                 ),
             ),
         ] {
