@@ -32,7 +32,7 @@ use crate::plan::{
     Answer, Begun, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams, Waiting, Why,
 };
 use crate::sys::process;
-use arguments::Arguments;
+use arguments::{Arguments, Built, protect};
 
 /// The tier in which everything of this runtime is to be had.
 const TIER_FULL: &str = "full";
@@ -194,7 +194,12 @@ fn build(
         inside: &inside,
         wanted,
     };
-    let (steps, contents) = arguments.build(&mut prepared.planted)?;
+    let Built {
+        steps,
+        contents,
+        protected,
+        unprotected,
+    } = arguments.build(&mut prepared.planted)?;
     let ids_of_launcher = match ids {
         HostIds::Allocated { id, .. } => Some((id, id)),
         HostIds::Root | HostIds::Own { .. } | HostIds::Subordinate { .. } => None,
@@ -263,6 +268,9 @@ fn build(
         made.first
     });
     read_back::tree(made.first, &expected, &mut outcomes);
+    let is_protected =
+        unprotected.map_or_else(|| protect::are_themselves(made.first, &protected), Err);
+    outcomes.note("protect", is_protected);
     let runs = matches!(report.program, Some(ProgramReport::Found { .. }));
     let host_uid = read_back::workload(made.first, &expected, runs, &mut outcomes);
     // What is not there any more cannot be read back, and is no control that the host lacks.
