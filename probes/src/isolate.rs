@@ -1,7 +1,8 @@
 //! Each check runs in a child of its own with a deadline: whatever it does to itself, its line is printed.
 
 use std::io::{PipeReader, Read, Write, pipe};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::cause::{Cause, ETIMEDOUT};
@@ -14,6 +15,14 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
 
 /// Longest message of a child.
 const MAX_MESSAGE_BYTES: usize = 4_096;
+
+/// By which descriptor a child answers; none in a process that is no such child.
+static ANSWERS_BY: AtomicI32 = AtomicI32::new(-1);
+
+/// Whether this child opened a descriptor to answer by it.
+pub(crate) fn answers_by(fd: RawFd) -> bool {
+    ANSWERS_BY.load(Ordering::Relaxed) == fd
+}
 
 /// A check that was started.
 pub(crate) struct Started {
@@ -34,6 +43,7 @@ pub(crate) fn start(
         Some(pid) => Ok(Started { pid, answer, until }),
         None => {
             drop(answer);
+            ANSWERS_BY.store(tell.as_raw_fd(), Ordering::Relaxed);
             sys::own_group();
             let seen = std::panic::catch_unwind(|| attack(parameters));
             let Ok(seen) = seen else {

@@ -94,16 +94,17 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// The line of a check, with its newline.
 pub(crate) fn line(control: &str, check: &str, secret: Option<&[u8]>, seen: &Seen) -> String {
     let (result, twin, cause) = (seen.claim.as_str(), seen.twin.as_str(), &seen.cause);
+    let detail = printable(&seen.detail);
     let proof = secret.map_or_else(
         || NO_PROOF.to_owned(),
         |secret| {
             let secret = hex(secret);
-            let text =
-                format!("{PROOF_PREFIX}\n{secret}\n{control}/{check}\n{result}\n{cause}\n{twin}\n");
+            let text = format!(
+                "{PROOF_PREFIX}\n{secret}\n{control}/{check}\n{result}\n{cause}\n{twin}\n{detail}\n"
+            );
             hex(&sha256(text.as_bytes())[..16])
         },
     );
-    let detail = printable(&seen.detail);
     format!(
         "probe={control} dimension={control} check={check} result={result} errno={cause} twin={twin} nonce={proof} detail={detail}\n"
     )
@@ -152,6 +153,7 @@ mod tests {
                         claim.as_str().parse::<ProbeResult>().unwrap(),
                         &cause.to_string().parse::<Errno>().unwrap(),
                         twin.as_str().parse::<TheirTwin>().unwrap(),
+                        read.detail.as_ref().unwrap(),
                     );
                     assert_eq!(read.nonce.unwrap().to_string(), theirs, "{text}");
                 }

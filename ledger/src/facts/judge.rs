@@ -251,9 +251,9 @@ fn own_line(question: &Question<'_>, seen: Seen<'_>, id: &str) -> Result<ProbeLi
 }
 
 fn is_bound(line: &ProbeLine, run: &ProbeRun, id: &str) -> bool {
-    match (&line.nonce, &line.errno, line.twin) {
-        (Some(nonce), Some(errno), Some(twin)) => {
-            nonce.to_string() == proof(&run.nonce, id, line.result, errno, twin)
+    match (&line.nonce, &line.errno, line.twin, &line.detail) {
+        (Some(nonce), Some(errno), Some(twin), Some(detail)) => {
+            nonce.to_string() == proof(&run.nonce, id, line.result, errno, twin, detail)
         }
         _ => false,
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::control::Control;
 use super::execution::Execution;
 use super::list::{List, Sealable};
-use super::probe::{Errno, Nonce, ProbeName, ProbeResult, Twin};
+use super::probe::{Detail, Errno, Nonce, ProbeName, ProbeResult, Twin};
 use super::suite::Arm;
 use super::words::words;
 use crate::bytes::hash::{Hash, Hasher, to_hex};
@@ -92,8 +92,8 @@ const PROOF_PREFIX: &str = "containment-ledger/probe/v1";
 /// The `nonce=` of a line: it shows that the program that was given `secret` computed this very answer. Copying every secret
 /// that can be seen is not enough to make one.
 ///
-/// The first 16 bytes of SHA-256 over six lines, each ended by a newline: the prefix, the secret in hexadecimal, the check's
-/// id, `result`, `errno`, `twin`.
+/// The first 16 bytes of SHA-256 over seven lines, each ended by a newline: the prefix, the secret in hexadecimal, the check's
+/// id, `result`, `errno`, `twin`, `detail`.
 #[must_use]
 pub fn proof(
     secret: &Nonce,
@@ -101,8 +101,9 @@ pub fn proof(
     result: ProbeResult,
     errno: &Errno,
     twin: Twin,
+    detail: &Detail,
 ) -> String {
-    let text = format!("{PROOF_PREFIX}\n{secret}\n{check}\n{result}\n{errno}\n{twin}\n");
+    let text = format!("{PROOF_PREFIX}\n{secret}\n{check}\n{result}\n{errno}\n{twin}\n{detail}\n");
     let mut hasher = Hasher::plain();
     hasher.update(text.as_bytes());
     to_hex(&hasher.finish().as_bytes()[..16])

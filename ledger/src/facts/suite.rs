@@ -139,12 +139,15 @@ words! {
         NoYama "no-yama",
         /// Ordinary users may make user namespaces.
         UserNamespaces "user-namespaces",
-        /// The runner is root.
+        /// The runner is root, in the first user namespace.
         Root "root",
         /// An x86 machine, with its second set of system calls.
         X86 "x86",
     }
 }
+
+/// The switch that turns IPv6 off.
+const IPV6_OFF: &str = "net.ipv6.conf.all.disable_ipv6";
 
 impl Need {
     /// The fact of the host that stands in the way; `None` when it has the thing, or nothing is known.
@@ -156,7 +159,16 @@ impl Need {
             Some(format!("{name} = {value}"))
         };
         match self {
-            Self::Ipv6 => is("net.ipv6.conf.all.disable_ipv6", &|value| value == "1"),
+            // A kernel without IPv6 has none of its switches; one of IPv4 shows that they were looked for.
+            Self::Ipv6 => is(IPV6_OFF, &|value| value == "1").or_else(|| {
+                let looked = sysctl("net.ipv4.ping_group_range").is_some();
+                let unread = host.unmeasured.iter().flatten();
+                let unread = unread.map(|one| one.field.as_str());
+                let gone = looked
+                    && sysctl(IPV6_OFF).is_none()
+                    && !unread.into_iter().any(|field| field.ends_with(IPV6_OFF));
+                gone.then(|| format!("{IPV6_OFF} is not there"))
+            }),
             Self::Tiocsti => is("dev.tty.legacy_tiocsti", &|value| value == "0"),
             Self::NoYama => is("kernel.yama.ptrace_scope", &|value| value != "0"),
             Self::UserNamespaces => is("user.max_user_namespaces", &|value| value == "0")
@@ -167,7 +179,14 @@ impl Need {
                     })
                     .filter(|_| host.uid != 0)
                 }),
-            Self::Root => (host.uid != 0).then(|| format!("uid = {}", host.uid)),
+            // Root of a user namespace is no root of the host's.
+            Self::Root => match host.uid {
+                0 if host.container.iter().any(|sign| sign == "user-namespace") => {
+                    Some("uid = 0, in a user namespace".to_owned())
+                }
+                0 => None,
+                uid => Some(format!("uid = {uid}")),
+            },
             Self::X86 => {
                 let name = &host.architecture;
                 (name != "x86_64").then(|| format!("architecture = {name}"))

@@ -35,7 +35,7 @@ pub use files::BlobReader;
 pub(in crate::file) use files::Files;
 pub use gather::{GatherError, Selection};
 pub(in crate::file) use read::begin;
-pub use write::{Bundled, Value, WriteBundleError, write};
+pub use write::{Bundled, Value, WriteBundleError, try_to_write, write};
 
 /// First bytes of a bundle.
 pub const PREFIX: &[u8] = br#"{"bundle":"#;

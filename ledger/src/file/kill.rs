@@ -10,7 +10,7 @@
 
 use std::fs::File;
 
-use super::durable::Operation;
+use super::durable::refused::Operation;
 
 #[cfg(feature = "faults")]
 mod switch {

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::show;
 use crate::cause::Cause;
+use crate::isolate::answers_by;
 use crate::line::{Seen, Twin};
 use crate::parameters::Parameters;
 use crate::sys;
@@ -29,9 +30,10 @@ pub(crate) fn inherited(parameters: &Parameters) -> Seen {
             Err(cause) => tally.refused(fd.to_string(), cause),
         }
     }
-    // Under another number: what can be read through it is printed, and the runner knows what it planted. Small numbers are
-    // this program's own, and a runtime may have its own, too.
-    for fd in (3..1_024).filter(|fd| !given.contains(fd)) {
+    // Under another number: what can be read through it is printed, and the runner knows what it planted; a runtime may have
+    // left something of its own open, too.
+    let not_own = |fd: &RawFd| !given.contains(fd) && !answers_by(*fd);
+    for fd in (3..1_024).filter(not_own) {
         if let Ok(what) = look(fd, parameters) {
             tally.note(what);
         }

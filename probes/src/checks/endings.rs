@@ -1,6 +1,6 @@
 //! Outliving the end of the run, the deadline, and the cap of the output. The runner looks from outside: inside nobody can.
 
-use std::io::Write;
+use std::io::{Read, Write, pipe};
 use std::net::{SocketAddr, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixStream;
@@ -19,6 +19,8 @@ const SURVIVAL: Duration = Duration::from_secs(3);
 const BEAT: Duration = Duration::from_millis(100);
 /// Longest that this program outlives a deadline.
 const LONGEST_MILLIS: u64 = 60_000;
+/// One step of living on.
+const STEP_MILLIS: u64 = 20;
 /// Most that it prints.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -32,24 +34,38 @@ fn begun(detail: String) -> Seen {
 }
 
 /// Leaves a process behind that has left session, group and parent, and that says on any socket it can reach that it lives.
+///
+/// The line comes when it has called everybody once: whom it reaches hears it before the run ends, however busy the machine.
 pub(crate) fn survival(parameters: &Parameters) -> Seen {
+    let (mut called, tell) = match pipe() {
+        Ok(ends) => ends,
+        Err(error) => return Seen::error(error.into(), "instrument-missing: no pipe"),
+    };
     match sys::child() {
         Ok(None) => {
+            drop(called);
             sys::own_session();
             // Its parent ends at once: it belongs to whoever takes orphans.
             if let Ok(None) = sys::child() {
                 sys::own_group();
                 sys::ignore_requests();
+                call(parameters);
+                // With everything else, the pipe that says so.
                 sys::close_all();
                 live(parameters);
             }
             sys::exit_now(0)
         }
         Ok(Some(pid)) => match sys::wait(pid, true) {
-            Ok(_) => begun(format!(
-                "a process of its own session lives {} s at most",
-                SURVIVAL.as_secs()
-            )),
+            Ok(_) => {
+                drop(tell);
+                // It ends without a word when all have closed it.
+                let _closed = called.read(&mut [0]);
+                begun(format!(
+                    "a process of its own session lives {} s at most",
+                    SURVIVAL.as_secs()
+                ))
+            }
             Err(cause) => Seen::error(cause, "instrument-missing: the survivor"),
         },
         Err(cause) => Seen::error(cause, "instrument-missing: no survivor could be made"),
@@ -58,25 +74,28 @@ pub(crate) fn survival(parameters: &Parameters) -> Seen {
 
 fn live(parameters: &Parameters) {
     let until = Instant::now() + SURVIVAL;
-    let words = parameters.greeting("process/survival");
     while Instant::now() < until {
-        for path in parameters.all("unix") {
-            let _reached =
-                UnixStream::connect(path).and_then(|mut stream| stream.write_all(&words));
-        }
-        for name in parameters.all("abstract") {
-            let _reached = std::os::unix::net::SocketAddr::from_abstract_name(name)
-                .and_then(|address| UnixStream::connect_addr(&address))
-                .and_then(|mut stream| stream.write_all(&words));
-        }
-        for address in parameters
-            .all("tcp4")
-            .filter_map(|text| text.parse::<SocketAddr>().ok())
-        {
-            let _reached = TcpStream::connect_timeout(&address, BEAT)
-                .and_then(|mut stream| stream.write_all(&words));
-        }
         std::thread::sleep(BEAT);
+        call(parameters);
+    }
+}
+
+fn call(parameters: &Parameters) {
+    let words = parameters.greeting("process/survival");
+    for path in parameters.all("unix") {
+        let _reached = UnixStream::connect(path).and_then(|mut stream| stream.write_all(&words));
+    }
+    for name in parameters.all("abstract") {
+        let _reached = std::os::unix::net::SocketAddr::from_abstract_name(name)
+            .and_then(|address| UnixStream::connect_addr(&address))
+            .and_then(|mut stream| stream.write_all(&words));
+    }
+    for address in parameters
+        .all("tcp4")
+        .filter_map(|text| text.parse::<SocketAddr>().ok())
+    {
+        let _reached = TcpStream::connect_timeout(&address, BEAT)
+            .and_then(|mut stream| stream.write_all(&words));
     }
 }
 
@@ -90,7 +109,8 @@ pub(crate) fn deadline(parameters: &Parameters) -> Seen {
     }
 }
 
-/// After the line: this process and a child in a session of its own stay, whatever they are asked.
+/// After the line: this process and a child in a session of its own stay, whatever they are asked. One that comes to its own
+/// end says so.
 pub(crate) fn linger(parameters: &Parameters) {
     let Some(millis) = parameters
         .number("millis")
@@ -98,14 +118,15 @@ pub(crate) fn linger(parameters: &Parameters) {
     else {
         return;
     };
-    let until = Instant::now() + Duration::from_millis(millis);
     sys::ignore_requests();
     let child = sys::child();
     if child == Ok(None) {
         sys::own_session();
     }
-    while Instant::now() < until {
-        std::thread::sleep(BEAT.min(until.saturating_duration_since(Instant::now())));
+    // Counted, not read from a clock: a machine that is busy or stands still for a while keeps whoever is to end this program
+    // as long, and what counts is how often it could have been ended and was not.
+    for _ in 0..millis.div_ceil(STEP_MILLIS) {
+        std::thread::sleep(Duration::from_millis(STEP_MILLIS));
     }
     match child {
         Ok(None) => sys::exit_now(0),
@@ -114,6 +135,8 @@ pub(crate) fn linger(parameters: &Parameters) {
         }
         Err(_) => {}
     }
+    // Whoever does not read it sees no escape in it.
+    let _said = std::io::stdout().write_all(&parameters.greeting("timeout/outlived"));
 }
 
 pub(crate) fn cap(parameters: &Parameters) -> Seen {

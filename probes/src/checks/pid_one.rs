@@ -1,4 +1,5 @@
-//! What process 1 gives away of the host: its variables, its folders, its descriptors, its program.
+//! What process 1 gives away of the host: its variables, its folders, its descriptors, its program. And what the runner's canary
+//! process does, which a host that keeps its own process 1 closed, even to root, still shows to whom it belongs.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -6,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use super::show;
 use crate::cause::Cause;
 use crate::line::{Seen, Twin};
 use crate::parameters::Parameters;
@@ -16,7 +18,7 @@ pub(crate) const DENIED: &[&str] = &[
     "EACCES", "EPERM", "ENOENT", "ESRCH", "EROFS", "ETXTBSY", "none",
 ];
 
-pub(crate) fn pid1(_parameters: &Parameters) -> Seen {
+pub(crate) fn pid1(parameters: &Parameters) -> Seen {
     let mut tally = Tally::new(DENIED);
     environment(&mut tally);
     for name in ["root", "cwd"] {
@@ -33,11 +35,25 @@ pub(crate) fn pid1(_parameters: &Parameters) -> Seen {
         "write exe",
         OpenOptions::new().write(true).open("/proc/1/exe"),
     );
+    for pid in parameters.all("pid") {
+        canary(pid, parameters.first("file"), &mut tally);
+    }
     if !tally.has_refused() && !tally.has_escaped() {
         tally.refused("nothing of the host", Cause::None);
     }
     let own = fs::read("/proc/self/environ").is_ok() && fs::metadata("/proc/self/cwd/.").is_ok();
     tally.finish(Twin::of(own))
+}
+
+/// The file that lies in the canary's working folder, by way of the process: its content is a secret of the runner's.
+fn canary(pid: &str, file: Option<&str>, tally: &mut Tally) {
+    let Some(file) = file.filter(|file| !file.contains('/')) else {
+        return tally.note(format!("no file= in the working folder of {pid} was given"));
+    };
+    match fs::read(format!("/proc/{pid}/cwd/{file}")) {
+        Ok(content) => tally.escaped(format!("/proc/{pid}/cwd/{file} {}", show(&content))),
+        Err(error) => tally.refused(format!("/proc/{pid}/cwd/{file}"), error),
+    }
 }
 
 fn is_own(found: &fs::Metadata) -> bool {

@@ -240,7 +240,7 @@ fn descriptors_that_were_left_open_are_read() {
         "{}",
         said.detail("inherited")
     );
-    let mut other = shell(r#"exec 9>&- 8>&- 7<"$1"; exec "$0" descriptors"#);
+    let mut other = shell(r#"exec 3>&- 4>&- 5>&- 9>&- 8>&- 7<"$1"; exec "$0" descriptors"#);
     let said = Said::by(&mut other, "descriptors", &values);
     said.contained("inherited", "EBADF", Twin::Ok);
     assert!(
@@ -248,6 +248,14 @@ fn descriptors_that_were_left_open_are_read() {
             .contains("7 is a file containment-55ee"),
         "under another number"
     );
+    // The program's own pipe is none that was left open.
+    for own in ["3 is", "4 is", "5 is"] {
+        assert!(
+            !said.detail("inherited").contains(own),
+            "{}",
+            said.detail("inherited")
+        );
+    }
 }
 
 #[test]

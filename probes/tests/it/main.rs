@@ -83,8 +83,9 @@ impl Said {
         for line in &lines {
             assert!(line.absent().is_empty(), "{line}");
             let id = line.check_id().unwrap();
-            let (errno, twin) = (line.errno.as_ref().unwrap(), line.twin.unwrap());
-            let wanted = proof(&Nonce::new(&SECRET).unwrap(), &id, line.result, errno, twin);
+            let (errno, detail) = (line.errno.as_ref().unwrap(), line.detail.as_ref().unwrap());
+            let (secret, twin) = (Nonce::new(&SECRET).unwrap(), line.twin.unwrap());
+            let wanted = proof(&secret, &id, line.result, errno, twin, detail);
             assert_eq!(line.nonce.as_ref().unwrap().to_string(), wanted, "{line}");
         }
         Self(lines)

@@ -1,11 +1,13 @@
 //! `runner bundle`: one file for somebody who has nothing else than `verify`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use ledger::bytes::canon::U53;
+use ledger::bytes::time::Stamp;
 use ledger::facts::execution::RunId;
-use ledger::file::bundle::{self, Bundled, Selection, Value};
-use ledger::file::store::OpenLedgerError;
+use ledger::file::bundle::{self, Bundled, Selection, Value, WriteBundleError};
+use ledger::file::store::{OpenLedgerError, Store, SyncCheckpointError};
 
 use super::ledger::{self as ledgers, LedgerError};
 use super::{FAILED, Global, USAGE, report};
@@ -72,12 +74,9 @@ impl From<Name> for Value {
 }
 
 pub(super) fn run(global: &Global, args: &BundleArgs) -> u8 {
-    match &*args.output.as_os_str().to_string_lossy() {
-        "" | "-" => {
-            report::error_line("a bundle is written to a file: give its name with -o FILE");
-            return USAGE;
-        }
-        _ => {}
+    if names_no_file(&args.output) {
+        report::error_line("a bundle is written to a file: give its name with -o FILE");
+        return USAGE;
     }
     let dir = match prepared(global) {
         Ok(dir) => dir,
@@ -86,7 +85,7 @@ pub(super) fn run(global: &Global, args: &BundleArgs) -> u8 {
     let withhold: Vec<Value> = args.withhold.iter().copied().map(Value::from).collect();
     match bundle::write(&dir, args.selection.selection(), &withhold, &args.output) {
         Ok(bundled) => {
-            tell(global, args, &bundled);
+            tell(global, &args.output, &bundled);
             0
         }
         Err(error) => {
@@ -147,8 +146,25 @@ fn is_for_readers(error: &OpenLedgerError) -> bool {
     )
 }
 
-fn tell(global: &Global, args: &BundleArgs, bundled: &Bundled) {
-    let withheld = bundled.size - bundled.records;
+fn tell(global: &Global, output: &Path, bundled: &Bundled) {
+    warn(bundled);
+    if global.is_json() {
+        report::print_json(&serde_json::json!({
+            "bundle": output.to_string_lossy(),
+            "ledger": bundled.ledger,
+            "records": bundled.records,
+            "size": bundled.size,
+            "withheld": bundled.size - bundled.records,
+            "files": bundled.files,
+            "bytes": bundled.bytes,
+        }));
+    } else {
+        notice(global, output, bundled);
+    }
+}
+
+/// What somebody who gives the bundle away should know.
+fn warn(bundled: &Bundled) {
     if bundled.clear > 0 {
         report::warning_line(&format!(
             "{} values that --withhold names stand in their records in the clear, and are shown",
@@ -166,24 +182,51 @@ fn tell(global: &Global, args: &BundleArgs, bundled: &Bundled) {
             bundled.behind
         ));
     }
-    if global.is_json() {
-        report::print_json(&serde_json::json!({
-            "bundle": args.output.to_string_lossy(),
-            "ledger": bundled.ledger,
-            "records": bundled.records,
-            "size": bundled.size,
-            "withheld": withheld,
-            "files": bundled.files,
-            "bytes": bundled.bytes,
-        }));
-    } else if !global.quiet {
+}
+
+fn notice(global: &Global, output: &Path, bundled: &Bundled) {
+    if !global.quiet {
         report::notice_line(&format!(
             "{}: {} of {} records, {} files, {} bytes",
-            args.output.display(),
+            output.display(),
             bundled.records,
             bundled.size,
             bundled.files,
             bundled.bytes
         ));
     }
+}
+
+/// Whether a path cannot be a bundle's.
+pub(super) fn names_no_file(path: &Path) -> bool {
+    matches!(&*path.as_os_str().to_string_lossy(), "" | "-")
+}
+
+/// Writes a bundle of one record, which this process has appended to the ledger, and says so on stderr.
+pub(super) fn of_record(
+    global: &Global,
+    store: &mut Store,
+    sequence: U53,
+    output: &Path,
+    stamp: &Stamp,
+) -> Result<(), OfRecordError> {
+    store.sync_checkpoint(stamp)?;
+    let selection = Selection::Record(sequence.value());
+    let bundled = bundle::write(store.root(), selection, &[], output)?;
+    warn(&bundled);
+    notice(global, output, &bundled);
+    Ok(())
+}
+
+/// Why no bundle of a record that was just appended was written.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub(super) enum OfRecordError {
+    /// The checkpoint is not on the disk.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Checkpoint(#[from] SyncCheckpointError),
+    /// The bundle was not written.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Write(#[from] WriteBundleError),
 }

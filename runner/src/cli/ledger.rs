@@ -166,6 +166,11 @@ impl Place {
         Ok(place)
     }
 
+    /// Whether the key is in this process's memory alone.
+    pub(super) const fn has_ephemeral_key(&self) -> bool {
+        matches!(self.key, KeyChoice::Ephemeral)
+    }
+
     /// Whether a ledger was begun here. What may be missing is for [`Self::open`] to say.
     pub(super) fn is_begun(&self) -> bool {
         self.dir.join("records").join(segment_name(0)).exists()

@@ -3,29 +3,36 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{ArgAction, Args};
+use ledger::bytes::canon::U53;
 use ledger::bytes::hash::Hash;
 use ledger::facts::execution::PolicyRef;
 use ledger::facts::matrix::table::{Table, Tone};
 use ledger::facts::matrix::{Cell, CellVerdict};
+use ledger::file::bundle::{WriteBundleError, try_to_write};
+use nix::sys::signal::Signal;
 
+use super::bundle::{OfRecordError, names_no_file, of_record};
 use super::choose::{choose_runtime, load_policy, native_is_allowed};
 use super::exec::ExecError;
+use super::interrupt::Interrupts;
 use super::ledger as ledgers;
 use super::{FAILED, Global, USAGE, report};
 use crate::measure::arms::{ArmError, Bench};
 use crate::measure::gate::{ParseRequirementError, Requirement, objections};
+use crate::measure::lanes::{OpenMore, Progress};
 use crate::measure::listen::own_addresses;
-use crate::measure::matrix::{Measured, Progress};
+use crate::measure::matrix::Measured;
 use crate::measure::plant::mark::{MarkError, sweep};
 use crate::measure::plant::six_places;
 use crate::measure::program::{PROGRAM, SUITE};
 use crate::measure::record::{RecordMatrixError, keep_suite, record};
 use crate::measure::suite::{LoadSuiteError, Loaded, own, third_party};
 use crate::plan::Runtime;
-use crate::run::Ledger;
+use crate::run::{Ledger, Stop};
 
 /// Declared and effective disagree.
 const DISAGREES: u8 = 12;
@@ -37,7 +44,7 @@ const DEFAULT: [&str; 3] = ["embedded", "bwrap", "unshare"];
 
 const STATUSES: &str = "Exit status: 0 measured; 12 with --strict for a false guarantee, a declared control of which no check came to a \
 result, or a runtime of which nothing was measured, and for a missed --require; 2 wrong usage; 125 the runner failed, or a record cannot \
-be kept. An escape from a control that nobody declared is an honest gap and fails nothing.";
+be kept; 128+n ended by signal n: what was recorded until then stays, and there is no matrix. An escape from a control that nobody declared is an honest gap and fails nothing.";
 
 /// What `matrix` takes.
 #[derive(Debug, Args)]
@@ -69,6 +76,10 @@ pub(super) struct MatrixArgs {
     /// Allow the native runtime to be measured, which isolates nothing
     #[arg(long)]
     allow_native: bool,
+    /// Write a bundle of this matrix to a file, for whoever has nothing but `verify`; refused before anything is measured
+    /// where the file cannot be written
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
 }
 
 /// Why nothing was measured.
@@ -98,10 +109,49 @@ enum MatrixError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Arm(#[from] ArmError),
+    /// Ctrl-C and its like.
+    #[error("ended by {signal}: {done} of {all} runs of {runtime} are recorded, and no matrix")]
+    #[diagnostic(code(runner::matrix::interrupted))]
+    Interrupted {
+        /// By what.
+        signal: Signal,
+        /// The runtime that was being measured.
+        runtime: String,
+        /// Runs that are recorded, those that were ended with them.
+        done: usize,
+        /// Runs in all.
+        all: usize,
+    },
+    /// Nobody would hear Ctrl-C.
+    #[error("cannot listen to signals")]
+    #[diagnostic(code(runner::matrix::signals))]
+    Signals(#[source] io::Error),
     /// The record.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Record(#[from] RecordMatrixError),
+    /// The report's file, before anything is measured.
+    #[error("nothing was measured: the report cannot be written")]
+    #[diagnostic(code(runner::matrix::report_file))]
+    ReportFile(
+        #[source]
+        #[diagnostic_source]
+        WriteBundleError,
+    ),
+    /// The report, after the matrix was recorded.
+    #[error("matrix {sequence} is recorded, its report is not written")]
+    #[diagnostic(
+        code(runner::matrix::report),
+        help("`runner bundle --matrix -o FILE` writes it from the ledger")
+    )]
+    Report {
+        /// The matrix.
+        sequence: U53,
+        /// Why.
+        #[source]
+        #[diagnostic_source]
+        source: OfRecordError,
+    },
     /// Where to listen.
     #[error("cannot list the addresses of this host")]
     #[diagnostic(code(runner::matrix::addresses))]
@@ -122,14 +172,20 @@ enum MatrixError {
 }
 
 impl MatrixError {
-    const fn status(&self) -> u8 {
+    fn status(&self) -> u8 {
         match self {
+            Self::Interrupted { signal, .. } => {
+                u8::try_from(*signal as i32).map_or(FAILED, |number| 128 + number)
+            }
             Self::Policy(_) | Self::Suite(_) | Self::Requirement(_) => USAGE,
             Self::Ledger(_)
             | Self::Host(_)
             | Self::Arm(_)
             | Self::Record(_)
+            | Self::ReportFile(_)
+            | Self::Report { .. }
             | Self::Addresses(_)
+            | Self::Signals(_)
             | Self::Sweep(_)
             | Self::Program { .. } => FAILED,
         }
@@ -137,6 +193,10 @@ impl MatrixError {
 }
 
 pub(super) fn run(global: &Global, args: &MatrixArgs) -> u8 {
+    if args.report.as_deref().is_some_and(names_no_file) {
+        report::error_line("a report is written to a file: give its name with --report FILE");
+        return USAGE;
+    }
     match measure(global, args) {
         Ok(status) => status,
         Err(MatrixError::Policy(ExecError::Policy(error))) => {
@@ -164,6 +224,9 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
         None => own(SUITE, program)?,
     };
     let runtimes = runtimes(args)?;
+    if let Some(file) = &args.report {
+        try_to_write(&ledgers::folder(global)?, file).map_err(MatrixError::ReportFile)?;
+    }
     let state = ledgers::state_folder()?;
     let folder = keep_program(&state, &program)?;
     let place = ledgers::Place::of(global)?;
@@ -191,6 +254,7 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
     for error in left {
         report::warning_line(&format!("{error}"));
     }
+    let stop = Arc::new(Stop::new().map_err(MatrixError::Signals)?);
     let bench = Bench {
         policy: &policy,
         suite: &suite,
@@ -205,24 +269,38 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
         now: &now,
         environment: &environment,
         home: home.clone(),
+        stop: &stop,
     };
+    // Whoever began a ledger with a key in memory is the only one who can append to it.
+    let more = (!place.has_ephemeral_key()).then_some(&open as OpenMore<'_>);
+    let interrupts = Interrupts::watch(stop.clone()).map_err(MatrixError::Signals)?;
     let mut measured = Measured::default();
     let mut used = Vec::new();
     let mut line = ProgressLine::new(global.quiet);
     for runtime in &runtimes {
-        let one = bench.measure(runtime.as_ref(), &host, &mut ledger, &mut |progress| {
-            line.show(&progress);
-        });
+        let show = &mut |progress: &Progress<'_>| line.show(progress);
+        let one = bench.measure(runtime.as_ref(), &host, &mut ledger, more, show);
         line.clear();
         let Measured {
             cells,
             rows,
             runtime,
-        } = one?;
+        } = match (one, interrupts.signal()) {
+            (Err(ArmError::Stopped { done, all }), Some(signal)) => {
+                return Err(MatrixError::Interrupted {
+                    signal,
+                    runtime: runtime.id().to_owned(),
+                    done,
+                    all,
+                });
+            }
+            (one, _) => one?,
+        };
         measured.cells.extend(cells);
         measured.rows.extend(rows);
         used.extend(runtime);
     }
+    drop(interrupts);
     let cells = measured.cells.clone();
     let store = ledger.store().map_err(ledgers::LedgerError::from)?;
     let stamp = ledgers::stamp()?;
@@ -248,6 +326,11 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
             summary(&measured.cells),
             store.root().display()
         ));
+    }
+    if let Some(file) = &args.report {
+        let sequence = appended.sequence;
+        of_record(global, store, sequence, file, &stamp)
+            .map_err(|source| MatrixError::Report { sequence, source })?;
     }
     Ok(judge(args, &requirements, &runtimes, &measured.cells))
 }
@@ -384,16 +467,22 @@ impl ProgressLine {
         self.shown = true;
         let Progress {
             runtime,
-            probe,
-            arm,
+            under_way,
             done,
             all,
         } = progress;
+        // What has begun last, as it shows that things go on.
+        let last = under_way.last().map_or_else(String::new, |(probe, arm)| {
+            let others = match under_way.len() {
+                0 | 1 => String::new(),
+                more => format!(" and {} more under way", more - 1),
+            };
+            format!(", {probe} ({arm}){others}")
+        });
         // A terminal that is gone is no reason to fail.
         let _ = write!(
             io::stderr(),
-            "\r\u{1b}[Kmeasuring {runtime}: {} of {all}, {probe} ({arm})",
-            done + 1
+            "\r\u{1b}[Kmeasuring {runtime}: {done} of {all} done{last}"
         );
     }
 

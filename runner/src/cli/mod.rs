@@ -9,6 +9,7 @@ mod completions;
 mod doctor;
 mod events;
 mod exec;
+mod interrupt;
 mod key;
 mod ledger;
 mod listing;
@@ -99,7 +100,7 @@ enum Command {
     Runtimes(listing::RuntimesArgs),
     /// List the policies of the catalogue, or show one
     Policies(listing::PoliciesArgs),
-    /// Check policy files
+    /// Check policies and suites of probes, and what this runner has for them
     Validate(validate::ValidateArgs),
     /// Add a signed remark to the ledger
     Note(note::NoteArgs),

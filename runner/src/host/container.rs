@@ -98,6 +98,9 @@ mod tests {
         assert!(!is_nested("         0          0 4294967295\n"));
         assert!(is_nested("         0       1000          1\n"));
         assert!(is_nested("0 0 4294967295\n5 5 1\n"));
+        // Root alone, as itself: no other id is mapped. And a namespace that maps nothing.
+        assert!(is_nested("         0          0          1\n"));
+        assert!(is_nested(""));
         assert_eq!(
             engine_of("0::/docker/0a1b\n").as_deref(),
             Some("cgroup=docker")

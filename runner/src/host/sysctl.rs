@@ -25,6 +25,7 @@ const DECIDING: &[&str] = &[
     "kernel.yama.ptrace_scope",
     "net.ipv4.ip_unprivileged_port_start",
     "net.ipv4.ping_group_range",
+    "net.ipv6.conf.all.disable_ipv6",
     "user.max_net_namespaces",
     "user.max_pid_namespaces",
     "user.max_user_namespaces",

@@ -26,7 +26,8 @@ use crate::mechanism::identity::DEFAULT_INSIDE;
 use crate::plan::{Input, Job, Runtime};
 use crate::run::output::Stream;
 use crate::run::{
-    Event, Finished, Ledger, Measure, Observer, Printed, Probed, Request, RunError, Stdin, execute,
+    Event, Finished, Ledger, Measure, Observer, Printed, Probed, Request, RunError, Stdin, Stop,
+    execute,
 };
 
 /// How long a deadline is when the deadline itself is measured, in milliseconds.
@@ -51,15 +52,17 @@ pub struct Bench<'a> {
     /// The host's own addresses, at which to listen.
     pub addresses: &'a [IpAddr],
     /// Host paths that hold evidence.
-    pub evidence: &'a dyn Fn() -> Vec<PathBuf>,
+    pub evidence: &'a (dyn Fn() -> Vec<PathBuf> + Sync),
     /// Facts of this host.
-    pub host: &'a dyn Fn(Option<&HostFacts>) -> Result<HostFacts, GatherHostError>,
+    pub host: &'a (dyn Fn(Option<&HostFacts>) -> Result<HostFacts, GatherHostError> + Sync),
     /// Both clocks, now.
-    pub now: &'a dyn Fn() -> io::Result<Stamp>,
+    pub now: &'a (dyn Fn() -> io::Result<Stamp> + Sync),
     /// The caller's variables.
     pub environment: &'a [(OsString, OsString)],
     /// The caller's home folder.
     pub home: Option<PathBuf>,
+    /// Ends the runs that are under way, after which nothing more is run.
+    pub stop: &'a Arc<Stop>,
 }
 
 /// One recorded run.
@@ -101,9 +104,18 @@ pub enum ArmError {
     #[error("the run of probe {0} left no probe record")]
     #[diagnostic(code(runner::measure::record))]
     NoRecord(String),
+    /// It was asked to end.
+    #[error("{done} of {all} runs are recorded")]
+    #[diagnostic(code(runner::measure::stopped))]
+    Stopped {
+        /// Runs that are recorded, those that were ended with them.
+        done: usize,
+        /// Runs in all.
+        all: usize,
+    },
 }
 
-fn system(attempt: &'static str) -> impl Fn(io::Error) -> ArmError {
+pub(super) fn system(attempt: &'static str) -> impl Fn(io::Error) -> ArmError {
     move |source| ArmError::System { attempt, source }
 }
 
@@ -166,8 +178,11 @@ impl Bench<'_> {
             .map_err(system("copy the terminal"))?;
         let mut planted = Some(planted);
         let ablated = (arm == Arm::Ablation).then_some(probe.control);
-        // Bare is without it, too.
-        let left_out = (arm != Arm::Run).then_some(probe.control);
+        // Bare is without it, too. What a switch leaves out of the arm `run` is measured as any runtime that lacks it.
+        let left_out = match arm {
+            Arm::Baseline | Arm::Ablation => Some(probe.control),
+            Arm::Run => crate::sys::fault::left_out().and_then(|name| name.parse().ok()),
+        };
         let mut argv = vec![inside.join(program).into_os_string()];
         argv.extend(probe.arguments.iter().map(OsString::from));
         let job = Job {
@@ -208,9 +223,12 @@ impl Bench<'_> {
                 nonce: nonce.clone(),
                 probe: probe.id.clone(),
                 suite: self.suite.sha256,
+                stop: self.stop.clone(),
                 observe: &mut observe,
             }),
         };
+        // As for any workload; and not earlier, as it holds what this process held when it was started.
+        runtime.get_ready();
         let finished: Finished = execute(request, ledger, &mut Silent)?;
         let Some(probed) = finished.probed else {
             return Err(ArmError::NoRecord(probe.id.to_string()));

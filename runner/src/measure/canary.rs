@@ -3,6 +3,8 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -25,14 +27,15 @@ pub struct Process {
 }
 
 impl Process {
-    /// Makes one that process listings call `comm`, at most 15 bytes.
+    /// Makes one that process listings call `comm`, at most 15 bytes, and that works in `folder`.
     ///
     /// # Errors
     /// Those of clone3.
-    pub fn new(comm: &str) -> io::Result<Self> {
+    pub fn new(comm: &str, folder: &Path) -> io::Result<Self> {
         let name = CString::new(comm)?;
+        let folder = CString::new(folder.as_os_str().as_bytes())?;
         Ok(Self {
-            canary: Canary::new(&name)?,
+            canary: Canary::new(&name, &folder)?,
             comm: comm.to_owned(),
             strange: Vec::new(),
             gone: false,
@@ -129,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_strangers_signals_are_told_and_the_controllers_are_not() {
-        let mut process = Process::new("cp-test").unwrap();
+        let mut process = Process::new("cp-test", Path::new("/")).unwrap();
         process.alive().unwrap();
         assert_eq!(process.signals(), [""; 0]);
         let pid = nix::unistd::Pid::from_raw(process.pid());
@@ -144,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_killed_and_a_stopped_one_are_seen() {
-        let mut process = Process::new("cp-test").unwrap();
+        let mut process = Process::new("cp-test", Path::new("/")).unwrap();
         let pid = nix::unistd::Pid::from_raw(process.pid());
         nix::sys::signal::kill(pid, nix::sys::signal::SIGSTOP).unwrap();
         while process.stopped().is_none() {

@@ -9,23 +9,9 @@ use ledger::facts::matrix::table::Row;
 use ledger::facts::suite::{Arm, Check, Probe};
 
 use super::arms::{ArmError, ArmRecord, Bench};
+use super::lanes::{OpenMore, Progress, units};
 use crate::plan::Runtime;
 use crate::run::Ledger;
-
-/// What happens while a matrix is made.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress<'a> {
-    /// The runtime.
-    pub runtime: &'a str,
-    /// The row.
-    pub probe: &'a str,
-    /// The arm.
-    pub arm: Arm,
-    /// Runs done before this one.
-    pub done: usize,
-    /// Runs in all.
-    pub all: usize,
-}
 
 /// What came of one runtime.
 #[derive(Debug, Default)]
@@ -39,45 +25,35 @@ pub struct Measured {
 }
 
 impl Bench<'_> {
-    /// Measures one runtime: every row under each of its arms.
+    /// Measures one runtime: every row under each of its arms, side by side where that is possible (with `more` to open a
+    /// ledger for each), and in the order of the suite whatever comes first.
     ///
     /// # Errors
-    /// A run could not be recorded; what was recorded before stays.
+    /// A run could not be recorded, or all were asked to stop; what was recorded before stays.
     pub fn measure(
         &self,
         runtime: &dyn Runtime,
         host: &HostFacts,
         ledger: &mut Ledger<'_>,
-        progress: &mut dyn FnMut(Progress<'_>),
+        more: Option<OpenMore<'_>>,
+        progress: &mut dyn FnMut(&Progress<'_>),
     ) -> Result<Measured, ArmError> {
         let rows = &self.suite.suite.probes;
-        let all = rows.iter().map(|row| row.arms.len()).sum();
-        let mut done = 0;
-        let mut measured = Measured::default();
-        for probe in rows {
-            let mut records: [Option<ArmRecord>; 3] = [None, None, None];
-            let [baseline, ablation, run] = &mut records;
-            for (arm, record) in [
-                (Arm::Baseline, baseline),
-                (Arm::Ablation, ablation),
-                (Arm::Run, run),
-            ] {
-                if !probe.arms.contains(&arm) {
-                    continue;
-                }
-                progress(Progress {
-                    runtime: runtime.id(),
-                    probe: probe.id.as_str(),
-                    arm,
-                    done,
-                    all,
-                });
-                // Bare is bare: the runtime without isolation needs no other arm without it.
-                if !(runtime.id() == "native" && arm != Arm::Run) {
-                    *record = self.run(runtime, probe, arm, ledger)?;
-                }
-                done += 1;
+        let units = units(rows, runtime);
+        let mut records: Vec<[Option<ArmRecord>; 3]> = Vec::new();
+        records.resize_with(rows.len(), Default::default);
+        for (unit, record) in self.run_all(runtime, units, ledger, more, progress)? {
+            let arm = match unit.arm {
+                Arm::Baseline => 0,
+                Arm::Ablation => 1,
+                Arm::Run => 2,
+            };
+            if let Some(row) = records.get_mut(unit.row) {
+                row[arm] = record;
             }
+        }
+        let mut measured = Measured::default();
+        for (probe, records) in rows.iter().zip(records) {
             for check in &probe.checks {
                 let (cell, row) = judged(runtime.id(), host, probe, check, &records);
                 measured.cells.push(cell);

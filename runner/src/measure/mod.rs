@@ -11,6 +11,10 @@
 //!
 //! Everything is fresh for each run, has a secret of its own, and carries the run's own mark ([`plant::mark`]).
 //!
+//! Several runs may be planted for side by side ([`lanes`]): every name carries the run's mark, every port and terminal is
+//! the kernel's choice, and the numbers of descriptors that leak are taken by no other run as long as they are open. These leak
+//! into whatever is started meanwhile, as far as its pid 1, whose workload gets none of them.
+//!
 //! Not here: a peer in a network namespace of its own. A run that is bare could reach it only through a device and a route
 //! in the host's own network, which a measurement does not change. `peer=` is a listener at an address of the host's own
 //! that is not loopback; a host that has none is not asked.
@@ -18,6 +22,7 @@
 pub mod arms;
 pub mod canary;
 pub mod gate;
+pub mod lanes;
 pub mod listen;
 pub mod matrix;
 mod observe;
@@ -47,7 +52,11 @@ pub use plant::mark::sweep;
 pub const PRESENT_VARIABLE: &str = "CONTAINMENT_PROBE_PRESENT";
 /// The variable that a probe must not find.
 pub const ABSENT_VARIABLE: &str = "CONTAINMENT_PROBE_ABSENT";
-/// How much longer than its deadline a run may take, in milliseconds, and still count as ended by it.
+/// How long after its deadline a probe of the runner's own says that it outlived it, in milliseconds: whether it lived so long
+/// is counted in steps of its own, not told by the clock of a machine that may be busy.
+pub const OUTLIVED_MILLIS: u64 = 300;
+/// How much longer than its deadline the run of a third party's probe, which says nothing of the kind, may take and still
+/// count as ended by it, in milliseconds.
 pub const DEADLINE_SLACK_MILLIS: u64 = 1_000;
 
 /// Where a run is planted.

@@ -116,7 +116,8 @@ impl Planted {
 
     /// Whether a process of the run goes on saying that it lives.
     fn lives_on(&self, result: &RunResult) -> bool {
-        if result.outcome == Outcome::NotExecuted {
+        // Of one that the operator ended nothing is asked.
+        if matches!(result.outcome, Outcome::NotExecuted | Outcome::Interrupted) {
             return false;
         }
         let words = format!("{} process/survival", self.secret);
@@ -141,7 +142,7 @@ impl Planted {
         let mut sight = match (check.oracle, self.probe.control) {
             (Oracle::Host, Control::Process) => host::survival(evidence, facts),
             (Oracle::Host, Control::User) => self.user(evidence, facts),
-            (Oracle::Host, Control::Timeout) => self.deadline(result),
+            (Oracle::Host, Control::Timeout) => self.deadline(evidence, result),
             (Oracle::Host, Control::Output) => self.cap(result, facts),
             _ => self.instruments(check, evidence),
         };
@@ -333,7 +334,7 @@ const fn is_escape(saw: Saw) -> bool {
 fn is_for(of: &str, check: &Check) -> bool {
     match check.check.as_str() {
         "read" | "traversal" => of == "read",
-        name @ ("tree" | "evidence" | "inherited") => of == name,
+        name @ ("tree" | "evidence" | "inherited" | "pid1") => of == name,
         _ => true,
     }
 }

@@ -18,9 +18,12 @@ use super::listen::Open;
 use super::plant::mark::Mark;
 use super::plant::{self, Leaked, Terminal};
 use super::{
-    ABSENT_VARIABLE, Bounds, DEADLINE_SLACK_MILLIS, Instrument, PRESENT_VARIABLE, Places,
-    PlantError, Planted, Planting, Watched,
+    ABSENT_VARIABLE, Bounds, DEADLINE_SLACK_MILLIS, Instrument, OUTLIVED_MILLIS, PRESENT_VARIABLE,
+    Places, PlantError, Planted, Planting, Watched,
 };
+
+/// What lies in the working folder of the process.
+const WORKING_FILE: &str = "secret";
 
 struct Seeds<'a> {
     places: &'a Places,
@@ -78,7 +81,7 @@ pub(super) fn plant(
             }
         }
     }
-    seeds.row(probe.control, &mark, roots, bounds)?;
+    seeds.row(probe, &mark, roots, bounds)?;
     let listeners = seeds.open.serve(&secret.to_string(), fresh()?);
     Ok(Planted {
         probe: probe.clone(),
@@ -111,13 +114,13 @@ fn fresh() -> Result<String, PlantError> {
 impl Seeds<'_> {
     fn row(
         &mut self,
-        control: Control,
+        probe: &Probe,
         mark: &Mark,
         roots: usize,
         bounds: &Bounds,
     ) -> Result<(), PlantError> {
         let own_paths = mark.paths();
-        match control {
+        match probe.control {
             Control::Network => self.network()?,
             Control::Filesystem => {
                 self.files()?;
@@ -132,13 +135,7 @@ impl Seeds<'_> {
                 for ip in self.places.addresses.clone() {
                     self.ip(ip, &["tcp4"]);
                 }
-                let comm = format!("cp-{}", fresh()?);
-                let process = Process::new(comm.get(..15).unwrap_or(&comm));
-                if let Some(process) = self.did("make a process", Path::new(&comm), process) {
-                    self.parameters.push(("pid", process.pid().to_string()));
-                    self.parameters.push(("comm", process.comm().to_owned()));
-                    self.instruments.push(Instrument::Process(process));
-                }
+                self.process()?;
             }
             Control::Environment => self.variables()?,
             Control::Ipc => {
@@ -155,7 +152,12 @@ impl Seeds<'_> {
                 }
             }
             Control::Timeout => {
-                let longer = |millis: u64| millis.saturating_add(2 * DEADLINE_SLACK_MILLIS);
+                let by = if probe.is_own() {
+                    OUTLIVED_MILLIS
+                } else {
+                    2 * DEADLINE_SLACK_MILLIS
+                };
+                let longer = |millis: u64| millis.saturating_add(by);
                 self.number("millis", bounds.deadline_millis.map(longer));
             }
             Control::Output => {
@@ -291,6 +293,29 @@ impl Seeds<'_> {
                 self.path(key, &path);
             }
         }
+    }
+
+    /// A process, which works in a folder where a secret lies.
+    fn process(&mut self) -> Result<(), PlantError> {
+        let (comm, content) = (format!("cp-{}", fresh()?), fresh()?);
+        let mut working = PathBuf::from("/");
+        if let Some(folder) = self.folders.first().map(|folder| folder.join("working")) {
+            let file = folder.join(WORKING_FILE);
+            let made =
+                plant::folder(&folder, 0o755).and_then(|()| plant::file(&file, &content, 0o644));
+            if self.did("plant", &file, made).is_some() {
+                self.parameters.push(("file", WORKING_FILE.to_owned()));
+                self.secret("pid1", &file, &content);
+                working = folder;
+            }
+        }
+        let process = Process::new(comm.get(..15).unwrap_or(&comm), &working);
+        if let Some(process) = self.did("make a process", Path::new(&comm), process) {
+            self.parameters.push(("pid", process.pid().to_string()));
+            self.parameters.push(("comm", process.comm().to_owned()));
+            self.instruments.push(Instrument::Process(process));
+        }
+        Ok(())
     }
 
     fn abstract_socket(&mut self, name: &str) {

@@ -1,5 +1,7 @@
 //! The table of probes that a matrix is made with: the runner's own, or a third party's folder beside it.
 
+pub mod problems;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -367,3 +367,30 @@ fn dropped_without_an_observation_everything_is_removed() {
         assert!(scene.left().is_empty(), "{control}: {:?}", scene.left());
     }
 }
+
+#[test]
+fn what_is_planted_for_a_control_is_what_its_oracles_look_at() {
+    use super::suite::problems::has_oracle;
+    use ledger::facts::control::Control;
+    use ledger::facts::suite::Oracle;
+    let scene = scene();
+    for control in Control::ALL {
+        for oracle in Oracle::ALL.iter().filter(|it| **it != Oracle::Line) {
+            let row = row(control.as_str(), &[("mine", oracle.as_str(), "allowed")]);
+            let seen =
+                scene
+                    .planted(&row)
+                    .observe(b"", &result(1, Outcome::Exited), &HostSide::default());
+            let [seen] = seen.as_slice() else {
+                panic!("{control} {oracle}: {seen:?}");
+            };
+            let what = seen.expected.clone().unwrap_or_default();
+            let blind = what.starts_with("nothing to look at it with");
+            assert_eq!(
+                has_oracle(*control, *oracle),
+                !blind,
+                "{control} {oracle}: {what}"
+            );
+        }
+    }
+}

@@ -31,6 +31,8 @@ pub struct Begun {
     pub ids: Option<HostIds>,
     /// What was found out so far.
     pub outcomes: Outcomes,
+    /// The workload's streams once more, for a second attempt.
+    pub spare: Option<Streams>,
 }
 
 /// The process of a [`Begun`].
@@ -76,6 +78,7 @@ impl Begun {
             wanted: namespaces,
             ids: None,
             outcomes: Outcomes::default(),
+            spare: None,
         }
     }
 

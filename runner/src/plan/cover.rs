@@ -7,7 +7,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::tree::{Bind, NOT_THE_HOSTS, OWN, SHARED_MEMORY, SYSTEM, Shape, TreeError, join};
+use super::shape::{Bind, NOT_THE_HOSTS, OWN, SHARED_MEMORY, SYSTEM, Shape, TreeError, join};
 use crate::mechanism::mounts::{self, Mount};
 
 /// Places inside that must be covered.

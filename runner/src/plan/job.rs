@@ -11,7 +11,7 @@ use ledger::facts::policy::Policy;
 use super::DEFAULT_PATH;
 
 /// What is to run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Job {
     /// The program's name or path, and its arguments.
     pub argv: Vec<OsString>,
@@ -52,9 +52,10 @@ impl Job {
 }
 
 /// What stands on a workload's standard input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Input {
     /// Nothing: /dev/null.
+    #[default]
     Nothing,
     /// The caller's own.
     Callers,

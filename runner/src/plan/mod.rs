@@ -7,6 +7,7 @@ mod cover;
 mod effect;
 mod job;
 mod reason;
+mod shape;
 mod tree;
 
 pub use begun::{Asked, Begun, Streams, Waiting};
@@ -14,7 +15,8 @@ pub use effect::{Effect, Program};
 pub(crate) use job::environment;
 pub use job::{Input, Job, Secret};
 pub use reason::{Reason, Why};
-pub use tree::{Bind, OWN_DEVICES, SYSTEM, Shape, Tree, TreeError};
+pub use shape::{Bind, OWN_DEVICES, SYSTEM, Shape, TreeError};
+pub use tree::Tree;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -89,7 +91,7 @@ impl Intent {
 }
 
 /// Something that isolates workloads.
-pub trait Runtime {
+pub trait Runtime: Sync {
     /// Its name on command lines and in records.
     fn id(&self) -> &str;
 
@@ -112,6 +114,11 @@ pub trait Runtime {
     /// Whether it shows [`Job::workload`] at /workload; one that does not runs programs where they are on the host.
     fn shows_workload(&self) -> bool {
         true
+    }
+
+    /// Whether one run of it uses nothing by a name or a number that another run would use: then several may go on side by side.
+    fn shares_nothing(&self) -> bool {
+        false
     }
 
     /// Why it can do nothing at all here: its program is not installed.

@@ -1,18 +1,40 @@
 //! A list that may be long, written as it comes: short ones stand in the record, long ones go to a blob piece by
 //! piece, so that memory does not grow with them.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::ops::ControlFlow;
 
-use ledger::bytes::canon::{U53, to_canonical};
+use ledger::bytes::canon::{U53, WriteLineError, to_canonical};
 use ledger::facts::list::{BlobList, List};
-use ledger::file::store::{BlobWriter, Store};
+use ledger::file::store::{BlobError, BlobWriter, Store};
 use serde::Serialize;
 
-use super::record::{LIST_BYTES, RecordError};
+/// A list longer than this, as JSON, becomes a blob: two of them and the rest fit a line.
+const LIST_BYTES: usize = 24 << 10;
 
 /// How much is written to the blob at once.
 const CHUNK: usize = 64 << 10;
+
+/// Why a list cannot be kept.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub enum ListError {
+    /// Its blob cannot be stored.
+    #[error("a blob cannot be kept")]
+    #[diagnostic(code(runner::record::blob))]
+    Blob(
+        #[from]
+        #[diagnostic_source]
+        BlobError,
+    ),
+    /// It cannot be written to its blob.
+    #[error("a long list cannot be written to its blob")]
+    #[diagnostic(code(runner::record::list))]
+    Write(#[source] io::Error),
+    /// One of its items cannot be written.
+    #[error("a value cannot be written")]
+    #[diagnostic(code(runner::record::write))]
+    Item(#[from] WriteLineError),
+}
 
 /// A list on its way into a record.
 pub(super) struct Listing<'a, T> {
@@ -23,7 +45,7 @@ pub(super) struct Listing<'a, T> {
     text: Vec<u8>,
     blob: Option<BlobWriter>,
     count: u64,
-    failed: Option<RecordError>,
+    failed: Option<ListError>,
 }
 
 impl<'a, T: Serialize> Listing<'a, T> {
@@ -49,7 +71,7 @@ impl<'a, T: Serialize> Listing<'a, T> {
         }
     }
 
-    fn try_add(&mut self, item: T) -> Result<(), RecordError> {
+    fn try_add(&mut self, item: T) -> Result<(), ListError> {
         if self.count > 0 {
             self.text.push(b',');
         }
@@ -70,16 +92,16 @@ impl<'a, T: Serialize> Listing<'a, T> {
         Ok(())
     }
 
-    fn write(&mut self) -> Result<(), RecordError> {
+    fn write(&mut self) -> Result<(), ListError> {
         if let Some(blob) = &mut self.blob {
-            blob.write_all(&self.text).map_err(RecordError::List)?;
+            blob.write_all(&self.text).map_err(ListError::Write)?;
         }
         self.text.clear();
         Ok(())
     }
 
     /// The list as the record has it.
-    pub(super) fn finish(mut self) -> Result<List<T>, RecordError> {
+    pub(super) fn finish(mut self) -> Result<List<T>, ListError> {
         if let Some(error) = self.failed {
             return Err(error);
         }

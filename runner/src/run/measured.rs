@@ -1,5 +1,7 @@
 //! A run whose end is a `probe` record: what the probe printed, and what was seen from outside.
 
+use std::sync::Arc;
+
 use ledger::bytes::canon::escape_bytes;
 use ledger::bytes::hash::Hash;
 use ledger::facts::control::{Control, Controls};
@@ -9,6 +11,7 @@ use ledger::facts::probe::{MAX_PROBE_LINE_BYTES, Nonce, ProbeName};
 use ledger::facts::suite::Arm;
 
 use super::output::Stream;
+use super::stop::Stop;
 
 /// Most lines of a probe that are recorded; a suite's own program writes one for each check.
 const MAX_LINES: usize = 512;
@@ -27,6 +30,8 @@ pub struct Measure<'a> {
     pub probe: ProbeName,
     /// SHA-256 of the suite's blob.
     pub suite: Hash,
+    /// Ends it early. Signals to this process are not for a probe: it may be one of several that run side by side.
+    pub stop: Arc<Stop>,
     /// Called once, when the tree is dead.
     pub observe: &'a mut dyn FnMut(&Printed<'_>) -> Vec<Observation>,
 }

@@ -16,6 +16,7 @@ mod remains;
 mod request;
 mod signals;
 mod spine;
+mod stop;
 mod streams;
 mod supervise;
 
@@ -26,3 +27,4 @@ pub use relay::Stdin;
 pub use remains::await_end;
 pub use request::{Event, Finished, Ledger, Observer, Request, RunError};
 pub use spine::execute;
+pub use stop::Stop;

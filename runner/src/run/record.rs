@@ -17,13 +17,10 @@ use ledger::file::store::{AppendError, Appended, BlobError, BlobWriter, Durabili
 use ledger::record::{Body, Opened, Salted, SealError};
 use serde::Serialize;
 
-use super::listing::Listing;
+use super::listing::{ListError, Listing};
 use super::measured::{Measure, Printed, Probed};
 use super::output::{Blob, Stream};
 use crate::plan::{Effect, Plan, Program, Runtime};
-
-/// A list longer than this, as JSON, becomes a blob: two of them and the rest fit a line.
-pub(super) const LIST_BYTES: usize = 24 << 10;
 
 /// Why a run's record could not be made or kept.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
@@ -44,10 +41,10 @@ pub enum RecordError {
         #[diagnostic_source]
         BlobError,
     ),
-    /// A long list cannot be written to its blob.
-    #[error("a long list cannot be written to its blob")]
-    #[diagnostic(code(runner::record::list))]
-    List(#[source] io::Error),
+    /// A list cannot be kept.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    List(#[from] ListError),
     /// The run's lock cannot be taken.
     #[error("the run cannot be marked as going on")]
     #[diagnostic(code(runner::record::lock))]
@@ -263,7 +260,7 @@ impl Recorder<'_, '_> {
     pub(super) fn list<T: Serialize>(&mut self, items: Vec<T>) -> Result<List<T>, RecordError> {
         let mut listing = self.listing();
         let _failed = items.into_iter().try_for_each(|item| listing.add(item));
-        listing.finish()
+        Ok(listing.finish()?)
     }
 
     /// A list that comes item by item.

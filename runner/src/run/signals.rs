@@ -4,9 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::Arc;
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use super::stop::Stop;
 
 /// Passed on to the workload's process group.
 const PASSED: [Signal; 7] = [
@@ -20,16 +23,26 @@ const PASSED: [Signal; 7] = [
 ];
 /// End the runner's own work once the workload is dead.
 const ENDING: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
-/// Signals that this process receives by descriptor from now on.
-/// Dropped, it takes what came and lets signals act as before.
+/// How often whoever is asked to end is told: the second time it is not asked any more, but ended.
+const TIMES: u32 = 2;
+
+/// What is meant for the workload, and then for the runner's own work.
 #[derive(Debug)]
 pub(super) struct Signals {
-    fd: SignalFd,
-    before: SigSet,
+    source: Source,
     /// What came before "go": it is for the workload.
     kept: RefCell<VecDeque<i32>>,
     /// How many asked for the end since the workload is dead.
     ends: Cell<u32>,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// Signals that this process receives by descriptor from now on.
+    /// Dropped, it takes what came and lets signals act as before.
+    Process { fd: SignalFd, before: SigSet },
+    /// Another thread's word, which no signal is for; and how often it was passed on.
+    Thread { stop: Arc<Stop>, told: Cell<u32> },
 }
 
 impl Signals {
@@ -39,21 +52,39 @@ impl Signals {
         PASSED.iter().for_each(|signal| set.add(*signal));
         let fd = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         let before = set.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
-        Ok(Self {
-            fd,
-            before,
-            kept: RefCell::default(),
-            ends: Cell::new(0),
+        Ok(Self::from(Source::Process { fd, before }))
+    }
+
+    /// None but the end that another thread asks for.
+    pub(super) fn by(stop: Arc<Stop>) -> Self {
+        Self::from(Source::Thread {
+            stop,
+            told: Cell::new(0),
         })
     }
 
+    fn from(source: Source) -> Self {
+        Self {
+            source,
+            kept: RefCell::default(),
+            ends: Cell::new(0),
+        }
+    }
+
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        match &self.source {
+            Source::Process { fd, .. } => fd.as_fd(),
+            Source::Thread { stop, told } if told.get() < TIMES => stop.fd(),
+            Source::Thread { stop, .. } => stop.nothing(),
+        }
     }
 
     /// Does something that may take long and of which nothing is lost when it is broken off: meanwhile the signals that
     /// end a run end this process at once, also one that came before.
     pub(super) fn allowed<T>(&self, work: impl FnOnce() -> T) -> io::Result<T> {
+        if matches!(self.source, Source::Thread { .. }) {
+            return Ok(work());
+        }
         let mut ending = SigSet::empty();
         ENDING
             .iter()
@@ -67,8 +98,12 @@ impl Signals {
 
     /// Whether the operator wants an end before the workload has begun; the signal stays for the workload.
     pub(super) fn end_is_asked(&self) -> bool {
+        let fd = match &self.source {
+            Source::Process { fd, .. } => fd,
+            Source::Thread { stop, .. } => return stop.is_asked(),
+        };
         let mut kept = self.kept.borrow_mut();
-        while let Ok(Some(info)) = self.fd.read_signal() {
+        while let Ok(Some(info)) = fd.read_signal() {
             kept.extend(i32::try_from(info.ssi_signo));
         }
         kept.iter().any(|number| ENDING.contains(number))
@@ -77,7 +112,12 @@ impl Signals {
     /// How often the operator asked for an end since the workload is dead. To be asked only then, as this takes all
     /// signals.
     pub(super) fn ends(&self) -> u32 {
-        while let Ok(Some(info)) = self.fd.read_signal() {
+        let fd = match &self.source {
+            Source::Process { fd, .. } => fd,
+            Source::Thread { stop, .. } if stop.is_asked() => return TIMES,
+            Source::Thread { .. } => return 0,
+        };
+        while let Ok(Some(info)) = fd.read_signal() {
             if i32::try_from(info.ssi_signo).is_ok_and(|number| ENDING.contains(&number)) {
                 self.ends.set(self.ends.get().saturating_add(1));
             }
@@ -92,19 +132,29 @@ impl Signals {
 
     /// The next one for the workload.
     pub(super) fn next(&self) -> io::Result<Option<i32>> {
+        let fd = match &self.source {
+            Source::Process { fd, .. } => fd,
+            Source::Thread { stop, told } => {
+                let is_new = stop.is_asked() && told.get() < TIMES;
+                told.set(told.get() + u32::from(is_new));
+                return Ok(is_new.then_some(libc::SIGTERM));
+            }
+        };
         if let Some(number) = self.kept.borrow_mut().pop_front() {
             return Ok(Some(number));
         }
-        let info = self.fd.read_signal()?;
+        let info = fd.read_signal()?;
         Ok(info.and_then(|info| i32::try_from(info.ssi_signo).ok()))
     }
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        self.ends();
-        // It was the mask a moment ago.
-        let _ = self.before.thread_set_mask();
+        if let Source::Process { before, .. } = &self.source {
+            self.ends();
+            // It was the mask a moment ago.
+            let _ = before.thread_set_mask();
+        }
     }
 }
 
@@ -143,5 +193,29 @@ mod tests {
         assert_eq!(signals.ends(), 2);
         // What was not asked for acts no more when this is dropped.
         raise(Signal::SIGTERM).unwrap();
+    }
+
+    #[test]
+    fn another_thread_s_word_ends_the_workload_and_signals_do_nothing() {
+        let stop = Arc::new(Stop::new().unwrap());
+        let signals = Signals::by(stop.clone());
+        let is_ready = || {
+            let mut list = [nix::poll::PollFd::new(
+                signals.fd(),
+                nix::poll::PollFlags::POLLIN,
+            )];
+            nix::poll::poll(&mut list, nix::poll::PollTimeout::ZERO).unwrap() == 1
+        };
+        raise(Signal::SIGWINCH).unwrap();
+        assert!(!signals.end_is_asked() && !is_ready() && signals.ends() == 0);
+        assert_eq!(signals.next().unwrap(), None);
+        stop.ask();
+        assert!(signals.end_is_asked() && is_ready() && !signals.has_kept());
+        for expected in [Some(libc::SIGTERM), Some(libc::SIGTERM), None] {
+            assert_eq!(signals.next().unwrap(), expected);
+        }
+        // Nobody is woken again by what is known.
+        assert!(!is_ready());
+        assert_eq!(signals.ends(), TIMES);
     }
 }

@@ -50,9 +50,13 @@ pub fn execute(
         measure,
     } = request;
     let is_probe = measure.is_some();
+    let stop = measure.as_ref().map(|measure| measure.stop.clone());
     let mut measure = Some(measure);
     let now = || now().map_err(system("read the clocks"));
-    let signals = Signals::block().map_err(system("receive signals by descriptor"))?;
+    let signals = match stop {
+        Some(stop) => Signals::by(stop),
+        None => Signals::block().map_err(system("receive signals by descriptor"))?,
+    };
     let (inner, outer) = streams::connect(job.terminal, stdin).map_err(system("make pipes"))?;
     // Pid 1 starts while the plan is made; it waits for the plan.
     let begun = runtime.begin(&policy, &job, inner);

@@ -3,9 +3,10 @@
 //! It is chosen by what each answers, by whether the kernel makes the namespaces of embedded, and, where that is not it, by a
 //! trial of bwrap; where neither can do all, embedded stays and says what it cannot. A sandbox that fails later is not built again by the other.
 
-use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use ledger::facts::control::Control;
 use ledger::facts::policy::Policy;
@@ -23,9 +24,9 @@ pub const AUTO: [&str; 2] = ["embedded", "bwrap"];
 pub struct Auto {
     embedded: Embedded,
     bwrap: Bwrap,
-    is_bwrap: Cell<bool>,
+    is_bwrap: AtomicBool,
     /// Why it is not the first.
-    why: RefCell<Option<String>>,
+    why: Mutex<Option<String>>,
 }
 
 /// The requested controls that a runtime does not intend, with the reasons.
@@ -40,7 +41,7 @@ fn lacking(runtime: &dyn Runtime, policy: &Policy, job: &Job) -> Vec<String> {
 
 impl Auto {
     fn chosen(&self) -> &dyn Runtime {
-        if self.is_bwrap.get() {
+        if self.is_bwrap.load(Ordering::Relaxed) {
             &self.bwrap
         } else {
             &self.embedded
@@ -55,9 +56,9 @@ impl Auto {
         {
             return false;
         }
-        self.is_bwrap.set(true);
+        self.is_bwrap.store(true, Ordering::Relaxed);
         let why = format!("runtime bwrap, because embedded cannot do all that is requested: {why}");
-        self.why.replace(Some(why));
+        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
         true
     }
 }
@@ -114,7 +115,9 @@ impl Runtime for Auto {
         meanwhile: &mut dyn FnMut(),
     ) -> Result<Launch, LaunchError> {
         let mut launch = self.chosen().launch(plan, begun, meanwhile)?;
-        launch.effect.remarks.extend(self.why.take());
+        let mut why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+        launch.effect.remarks.extend(why.take());
+        drop(why);
         Ok(launch)
     }
 }

@@ -14,7 +14,7 @@ mod answers;
 mod arguments;
 mod facts;
 
-use std::cell::{OnceCell, RefCell};
+use std::sync::OnceLock;
 
 use ledger::bytes::canon::escape_bytes;
 use ledger::facts::control::Control;
@@ -57,9 +57,7 @@ const BUBBLEWRAP: Known = Known {
 /// bubblewrap, where it is installed.
 #[derive(Debug, Default)]
 pub struct Bwrap {
-    found: OnceCell<Result<Installed, String>>,
-    /// The workload's streams once more, for a second attempt.
-    spare: RefCell<Option<Streams>>,
+    found: OnceLock<Result<Installed, String>>,
 }
 
 impl Bwrap {
@@ -116,9 +114,8 @@ impl Runtime for Bwrap {
 
     fn begin(&self, policy: &Policy, job: &Job, streams: Streams) -> Result<Begun, LaunchError> {
         self.found().map_err(|why| not_there(&why))?;
-        if policy.enforcement.mode == Mode::BestEffort {
-            self.spare.replace(Some(launch::again(&streams)?));
-        }
+        let best_effort = policy.enforcement.mode == Mode::BestEffort;
+        let spare = best_effort.then(|| launch::again(&streams)).transpose()?;
         let ids = ablation::host_ids(job).map_err(|error| LaunchError::Step {
             what: error_chain(&error),
         })?;
@@ -134,6 +131,7 @@ impl Runtime for Bwrap {
         };
         let mut begun = launch::begin(own, streams, |_| Ok(()))?;
         begun.ids = Some(ids);
+        begun.spare = spare;
         Ok(begun)
     }
 
@@ -153,8 +151,9 @@ impl Runtime for Bwrap {
             });
         }
         let wanted = namespaces::wanted(&plan.policy, &plan.job);
-        let spare = self.spare.take();
-        let built = build(plan, program, begun?, (wanted, None), meanwhile);
+        let mut begun = begun?;
+        let spare = begun.spare.take();
+        let built = build(plan, program, begun, (wanted, None), meanwhile);
         match (built, spare) {
             // Some hosts give network namespaces in which nothing may be set up. What runs all the same runs without.
             (Err(LaunchError::Mechanism { what, .. }), Some(streams))

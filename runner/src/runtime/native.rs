@@ -27,6 +27,10 @@ impl Runtime for Native {
         false
     }
 
+    fn shares_nothing(&self) -> bool {
+        true
+    }
+
     fn version(&self) -> String {
         env!("CARGO_PKG_VERSION").to_owned()
     }

@@ -4,8 +4,8 @@
 //! The namespaces of System V IPC and of abstract sockets are new too, but unix sockets of the host can be connected to by their
 //! paths, so `ipc` is not declared.
 
-use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use ledger::bytes::canon::escape_bytes;
 use ledger::facts::control::Control;
@@ -45,7 +45,7 @@ const TIER_FULL: &str = "full";
 /// unshare(1), where it is installed.
 #[derive(Debug, Default)]
 pub struct Unshare {
-    found: OnceCell<Result<Installed, String>>,
+    found: OnceLock<Result<Installed, String>>,
 }
 
 /// Which namespaces a job gets.

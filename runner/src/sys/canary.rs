@@ -40,11 +40,12 @@ pub struct Canary {
 }
 
 impl Canary {
-    /// Makes one in a session of its own, which process listings call `name` (at most 15 bytes).
+    /// Makes one in a session of its own, which process listings call `name` (at most 15 bytes), with `folder` as its
+    /// working folder.
     ///
     /// # Errors
-    /// Those of pipe2, pthread_sigmask and clone3.
-    pub fn new(name: &CStr) -> io::Result<Self> {
+    /// Those of pipe2, pthread_sigmask and clone3. It ends at once where it cannot enter `folder`.
+    pub fn new(name: &CStr, folder: &CStr) -> io::Result<Self> {
         let (end, life) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
         let (reports, report) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         // The child begins with what is blocked here: no signal acts on it before it listens.
@@ -53,7 +54,7 @@ impl Canary {
         // The child branch only makes raw system calls and never returns.
         let made = clone3(0, &mut pidfd);
         if let Ok(0) = made {
-            child(name, end.as_raw_fd(), report.as_raw_fd());
+            child(name, folder, end.as_raw_fd(), report.as_raw_fd());
         }
         before.thread_set_mask()?;
         let pid = made?;
@@ -100,14 +101,14 @@ impl Drop for Canary {
     }
 }
 
-fn child(name: &CStr, life: RawFd, report: RawFd) -> ! {
-    let _ = watch(name, life, report);
+fn child(name: &CStr, folder: &CStr, life: RawFd, report: RawFd) -> ! {
+    let _ = watch(name, folder, life, report);
     // SAFETY: ends this process without running anything of the parent's.
     unsafe { libc::_exit(0) }
 }
 
 /// Between fork and exit: no allocation, raw system calls only.
-fn watch(name: &CStr, life: RawFd, report: RawFd) -> io::Result<()> {
+fn watch(name: &CStr, folder: &CStr, life: RawFd, report: RawFd) -> io::Result<()> {
     const LIFE: RawFd = 0;
     const REPORTS: RawFd = 1;
     // Both are out of the way of the numbers that they get: whatever 0 and 1 are now is closed or copied over.
@@ -122,6 +123,8 @@ fn watch(name: &CStr, life: RawFd, report: RawFd) -> io::Result<()> {
     // Ctrl-C at the terminal is no signal of a probe's.
     // SAFETY: no arguments.
     check(unsafe { libc::setsid() }.into())?;
+    // SAFETY: folder is a C string.
+    check(unsafe { libc::chdir(folder.as_ptr()) }.into())?;
     // SAFETY: name is a C string; the other arguments are not looked at.
     check(unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) }.into())?;
     // SAFETY: an all-zero sigset_t is a valid value.
@@ -199,7 +202,7 @@ mod tests {
 
     #[test]
     fn every_signal_is_told_with_its_sender() {
-        let canary = Canary::new(c"canary-of-test").unwrap();
+        let canary = Canary::new(c"canary-of-test", c"/proc").unwrap();
         assert_eq!(
             canary.next_report().unwrap_err().kind(),
             io::ErrorKind::WouldBlock
@@ -217,6 +220,8 @@ mod tests {
         assert_eq!(name, "canary-of-test\n");
         let open = std::fs::read_dir(format!("/proc/{}/fd", canary.pid)).unwrap();
         assert_eq!(open.count(), 3, "it holds nothing of its maker's");
+        let folder = std::fs::read_link(format!("/proc/{}/cwd", canary.pid)).unwrap();
+        assert_eq!(folder, std::path::Path::new("/proc"));
         process::kill(&canary.pidfd, libc::SIGKILL).unwrap();
         assert_eq!(
             report(&canary).unwrap_err().kind(),
@@ -226,7 +231,7 @@ mod tests {
 
     #[test]
     fn it_is_gone_when_dropped() {
-        let canary = Canary::new(c"canary-of-test").unwrap();
+        let canary = Canary::new(c"canary-of-test", c"/proc").unwrap();
         let pidfd = process::open(canary.pid).unwrap();
         drop(canary);
         let gone = process::kill(&pidfd, libc::SIGTERM).unwrap_err();

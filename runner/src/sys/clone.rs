@@ -204,6 +204,9 @@ fn enter(
     release: RawFd,
 ) -> (Stage, i32) {
     let errno = || io::Error::last_os_error().raw_os_error().unwrap_or(0);
+    // Another thread's child, made meanwhile, may wait as this one does and hold the parent's end of this one's pipe, as this
+    // one holds that one's: neither would see the death of the parent. So it ends with it, until it executes its program.
+    end_with_parent(true);
     // The parent's end of the pipe must be the only one, or its death would not be seen.
     // SAFETY: closing a number of ours in a process that never returns to safe code.
     unsafe { libc::close(release) };
@@ -232,6 +235,9 @@ fn enter(
     if identity::keep_capabilities_over_exec().is_err() {
         return (Stage::Capabilities, errno());
     }
+    // From here on the program sees by its descriptors that the parent is gone; the signal would also come when only the thread
+    // that made this process ends.
+    end_with_parent(false);
     let argv = [name.as_ptr(), std::ptr::null()];
     let envp = [std::ptr::null::<libc::c_char>()];
     // SAFETY: argv and envp are null-terminated arrays of C strings.
@@ -246,6 +252,13 @@ fn enter(
         )
     };
     (Stage::Exec, errno())
+}
+
+/// Between fork and exec: whether this process is killed when the thread that made it ends (prctl(2)).
+fn end_with_parent(ends: bool) {
+    let signal = if ends { libc::SIGKILL } else { 0 };
+    // SAFETY: two integers; it fails for no valid signal.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) };
 }
 
 fn report_failure((stage, errno): (Stage, i32)) -> ! {
@@ -293,6 +306,8 @@ impl Placeholder {
             0 => {
                 // SAFETY: raw system calls on numbers of ours, then the end of this process.
                 unsafe {
+                    // Another one may hold the maker's end of this one's pipe, as this one holds that one's.
+                    end_with_parent(true);
                     libc::close(release.as_raw_fd());
                     let mut byte = 0u8;
                     libc::read(wait.as_raw_fd(), (&raw mut byte).cast(), 1);

@@ -134,6 +134,17 @@ fn ended(info: &libc::siginfo_t) -> Ended {
     }
 }
 
+/// Whether this process ignores a signal.
+#[must_use]
+pub fn is_ignored(signal: nix::sys::signal::Signal) -> bool {
+    // SAFETY: an all-zero sigaction is a valid value.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: nothing is set; action is writable for the duration of the call.
+    let asked =
+        unsafe { libc::sigaction(signal as libc::c_int, std::ptr::null(), &raw mut action) };
+    asked == 0 && action.sa_sigaction == libc::SIG_IGN
+}
+
 /// The children of a process (proc_pid_task(5), `children`; kernels without CONFIG_PROC_CHILDREN are asked for the
 /// parent of every process).
 ///

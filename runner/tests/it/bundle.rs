@@ -2,8 +2,12 @@
 
 use std::fs;
 
-use crate::verifier::{NO_VERIFIER, verdict, verifier};
-use crate::world::{ready, skip};
+use std::path::Path;
+use std::process::Command;
+
+use crate::matrix::some_rows;
+use crate::verifier::{NO_VERIFIER, by_python, verdict, verifier};
+use crate::world::{Ran, ready, skip};
 
 #[test]
 fn a_bundle_is_judged_where_nothing_else_is() {
@@ -104,5 +108,79 @@ fn wrong_use_writes_nothing() {
         let ran = world.run(&line);
         assert_eq!(ran.code, Some(code), "{line}: {ran:#?}");
         assert!(!path.exists(), "{line}");
+    }
+}
+
+#[test]
+fn a_matrix_is_carried_away_as_it_is_measured() {
+    let world = ready!();
+    let suite = some_rows(&world, &["descriptors"]);
+    // An older matrix and a run beside it stay at home.
+    world.run(&format!("matrix --suite {suite}")).ended(0);
+    world.exec("", &["true"]).ended(0);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let file = elsewhere.path().join("report");
+    fs::write(&file, "what stood there before").unwrap();
+    let shown = file.display().to_string();
+    let ran = world
+        .run(&format!("matrix --json --suite {suite} --report {shown}"))
+        .ended(0);
+    assert_eq!(ran.json()["schema"], "runner/matrix/v1");
+    assert!(ran.err.contains(&shown), "{ran:#?}");
+    let named: Vec<_> = fs::read_dir(elsewhere.path()).unwrap().collect();
+    assert_eq!(named.len(), 1, "{named:?}");
+    // The same as `runner bundle` makes of it.
+    let again = elsewhere.path().join("again");
+    world
+        .run(&format!("bundle --matrix -o {}", again.display()))
+        .ended(0);
+    let bundle = fs::read(&file).unwrap();
+    assert_eq!(fs::read(&again).unwrap(), bundle);
+    fs::rename(world.ledger(), world.path("away")).unwrap();
+    let test = "a_matrix_is_carried_away_as_it_is_measured";
+    let Some(verify) = verifier() else {
+        return skip(test, NO_VERIFIER);
+    };
+    let judged = verdict(verify, &file, None);
+    // The other controls were not measured, which is what `verify` says of the ledger, too.
+    let codes = judged.codes();
+    assert!(
+        codes.iter().all(|code| *code == "declared-unmeasured"),
+        "{judged:#?}"
+    );
+    assert!(judged.document["withheld"].as_u64().unwrap() > 0);
+    let table = Command::new(verify)
+        .args(["matrix", "--format", "json"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let table = Ran::of(table).ended(judged.code).json();
+    assert_eq!(table["cells"], ran.json()["cells"]);
+    assert_eq!(table["sequence"], ran.json()["sequence"]);
+    match by_python(&file) {
+        Err(why) => skip(test, why),
+        Ok(output) => assert_eq!(output.status.code(), Some(0), "{output:?}"),
+    }
+}
+
+#[test]
+fn a_report_that_cannot_be_written_measures_nothing() {
+    let world = ready!();
+    let suite = some_rows(&world, &["descriptors"]);
+    let folder = world.folder("folder");
+    let inside = world.ledger().join("report");
+    fs::create_dir_all(world.path("state/containment-ledger")).unwrap();
+    for (file, code) in [
+        (Path::new("-"), 2),
+        (&folder, 125),
+        (&folder.join("none/report"), 125),
+        (&inside, 125),
+        (Path::new("/proc/report"), 125),
+    ] {
+        let line = format!("matrix --suite {suite} --report {}", file.display());
+        let ran = world.run(&line).ended(code);
+        assert!(ran.out.is_empty() && !ran.err.is_empty(), "{ran:#?}");
+        assert!(!world.ledger().exists(), "{line}");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
     }
 }

@@ -1,5 +1,7 @@
 //! Command lines, exit codes and machine output: DESIGN.md §6.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::world::{Ran, SUPPORTED, World, ready};
@@ -192,6 +194,67 @@ fn policies_are_listed_shown_and_validated() {
 }
 
 #[test]
+fn suites_are_validated_and_what_no_runtime_applies_is_said() {
+    let world = World::new();
+    let all = world.run("--json validate").ended(0).json();
+    let own = all.as_array().unwrap().last().unwrap();
+    assert_eq!(
+        (&own["kind"], &own["valid"]),
+        (&"suite".into(), &true.into())
+    );
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/third-party-suite");
+    let suite = world.folder("suite");
+    for name in ["suite.json", "probe.sh"] {
+        std::fs::copy(examples.join(name), suite.join(name)).unwrap();
+    }
+    let shown = suite.display();
+    let good = world
+        .run(&format!("--json validate {shown} {shown}/suite.json"))
+        .ended(0);
+    assert_eq!(good.json()[1]["kind"], "suite");
+    let text = std::fs::read_to_string(suite.join("suite.json")).unwrap();
+    std::fs::remove_file(suite.join("probe.sh")).unwrap();
+    let bad = text.replace("\"oracle\": \"line\"", "\"oracle\": \"signal\"");
+    assert_ne!(bad, text);
+    std::fs::write(suite.join("suite.json"), &bad).unwrap();
+    let ran = world.run(&format!("validate {shown}")).ended(1);
+    let line = |word: &str| bad.lines().position(|line| line.contains(word)).unwrap() + 1;
+    for (line, what) in [
+        (line("\"program\""), "found ENOENT for"),
+        (
+            line("signal"),
+            "found the oracle signal for a check of filesystem",
+        ),
+    ] {
+        let place = format!("{shown}/suite.json:{line}:");
+        assert!(
+            ran.err.contains(&place) && ran.err.contains(what),
+            "{}",
+            ran.err
+        );
+    }
+    // By its content, whatever it is called.
+    let named = world.file("mine.json", "{\"probes\": []}");
+    let ran = world.run(&format!("validate {}", named.display())).ended(1);
+    assert!(ran.err.contains("missing field"), "{}", ran.err);
+    // No host and no version has a forwarder yet.
+    let policy = world.policy(|policy| {
+        policy["network"] =
+            serde_json::json!({ "mode": "allowlist", "hosts": ["example.org:443"] });
+    });
+    let ran = world
+        .run(&format!("--json validate {}", policy.display()))
+        .ended(0);
+    assert_eq!(ran.json()[0]["unanswered"], serde_json::json!(["network"]));
+    let place = format!("{}:1: found", policy.display());
+    assert!(
+        ran.err.contains(&place) && ran.err.contains("126"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
 fn the_host_and_its_runtimes_are_described() {
     let world = World::new();
     let ran = world.run("--json doctor");
@@ -255,7 +318,7 @@ fn keys_are_made_and_shown() {
 #[test]
 fn no_key_is_kept_inside_a_ledger() {
     let world = ready!();
-    let refused = |ran: Ran, file: &std::path::Path| {
+    let refused = |ran: Ran, file: &Path| {
         let ran = ran.ended(125);
         assert!(
             ran.err.contains("runner::ledger::key_inside") && ran.err.contains("elsewhere"),

@@ -4,7 +4,7 @@
 //! that was acknowledged is missing, and no process, mount, placeholder or temporary file is left.
 
 mod inside;
-mod moments;
+pub(crate) mod moments;
 mod points;
 
 use std::collections::BTreeSet;

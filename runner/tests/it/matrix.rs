@@ -1,6 +1,7 @@
 //! `runner matrix` against the real sandbox, against none, and against runtimes that lie.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
 
 use crate::fakes::fake;
 use crate::kills::verdict_codes;
@@ -21,6 +22,13 @@ pub(crate) fn verdicts(ran: &Ran) -> BTreeMap<String, (String, String)> {
     named.collect()
 }
 
+/// The checks, in the order of the cells.
+pub(crate) fn verdicts_in_order(ran: &Ran) -> Vec<String> {
+    let cells = ran.json()["cells"].as_array().unwrap().clone();
+    let names = cells.iter().map(|cell| cell["check"].as_str().unwrap());
+    names.map(str::to_owned).collect()
+}
+
 /// A suite of some of the runner's own rows, which takes less time than all.
 pub(crate) fn some_rows(world: &World, controls: &[&str]) -> String {
     let text = include_str!("../../../probes/suite.json");
@@ -28,14 +36,14 @@ pub(crate) fn some_rows(world: &World, controls: &[&str]) -> String {
     let rows = suite["probes"].as_array_mut().unwrap();
     rows.retain(|row| controls.contains(&row["control"].as_str().unwrap()));
     assert_eq!(rows.len(), controls.len());
-    let folder = world.folder("some-rows");
+    let folder = world.folder(&format!("some-rows-{}", controls.join("-")));
     std::fs::write(folder.join("suite.json"), suite.to_string()).unwrap();
     folder.display().to_string()
 }
 
 /// What `verify` objects to in the ledger of a matrix of some rows: what the other controls declare was not measured, and
 /// a liar declares another user than it runs as.
-fn objects_to_nothing_else(world: &World) {
+pub(crate) fn objects_to_nothing_else(world: &World) {
     let Some(codes) = verdict_codes(world) else {
         return;
     };
@@ -209,11 +217,17 @@ fn a_matrix_for_people_says_what_is_not_contained_and_why() {
 #[test]
 fn a_program_that_was_just_installed_measures_one_host() {
     let mut world = ready!();
-    // Its file cannot be told from a later one for two seconds; the matrix takes longer.
+    // Its file cannot be told from a later one for two seconds; three arms of this take longer.
     world.install_runner();
-    let suite = some_rows(&world, &["timeout"]);
+    let script = "#!/bin/sh\nsleep 1\necho probe=slow dimension=files check=slow result=contained errno=none\n";
+    let program = world.file("slow/probe.sh", script);
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let suite = r#"{"schema":"containment-ledger/suite/v1","probes":[{"id":"slow","control":"files","risk":"controlled",
+"program":{"path":"probe.sh"},"arguments":[],"arms":["baseline","ablation","run"],"checks":[{"check":"slow","oracle":"line","twin":"allowed","denied":["none"]}]}]}"#;
+    let suite = world.file("slow/suite.json", suite);
+    let folder = suite.parent().unwrap().display();
     world
-        .run(&format!("matrix --runtime embedded --suite {suite}"))
+        .run(&format!("matrix --runtime embedded --suite {folder}"))
         .ended(0);
     objects_to_nothing_else(&world);
     let kinds = world.evidence().kinds();

@@ -56,6 +56,20 @@ pub(crate) fn verdict(verify: &Path, ledger: &Path, checkpoint: Option<&Path>) -
     verdict
 }
 
+/// Runs `examples/verify.py` on a ledger or a bundle; says why not where it cannot be run.
+pub(crate) fn by_python(path: &Path) -> Result<std::process::Output, &'static str> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/verify.py");
+    let can = |python: &&str| {
+        let tried = Command::new(python)
+            .args(["-c", "import cryptography"])
+            .output();
+        tried.is_ok_and(|output| output.status.success())
+    };
+    let python = ["python3", "/usr/bin/python3"].into_iter().find(can);
+    let python = python.ok_or("no python3 with the package cryptography")?;
+    Ok(Command::new(python).arg(script).arg(path).output().unwrap())
+}
+
 impl Verdict {
     pub(crate) fn findings(&self) -> impl Iterator<Item = &Value> {
         self.document["findings"].as_array().unwrap().iter()

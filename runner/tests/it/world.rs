@@ -180,7 +180,6 @@ impl World {
         Ok(())
     }
 
-    /// Runs everything from now on in user and mount namespaces of its own, the former with the caller's ids alone and all
     /// From now on runs a copy of the program that is made now.
     pub(crate) fn install_runner(&mut self) {
         let copy = self.path("runner");
@@ -188,6 +187,30 @@ impl World {
         self.runner = copy;
     }
 
+    /// Runs everything from now on in namespaces of its own (flags of unshare(1)), in which `script` has run; an ordinary user
+    /// in a user namespace too, as itself. Says why not when this host makes none.
+    pub(crate) fn apart(&mut self, flags: &[&str], script: &str) -> Result<(), String> {
+        let unshare = program("unshare").ok_or("no unshare (util-linux)")?;
+        let mut before: Vec<OsString> = vec![unshare.into()];
+        if !is_root() && !flags.contains(&"--user") {
+            before.extend(["--user", "--map-current-user", "--keep-caps"].map(OsString::from));
+        }
+        before.extend(flags.iter().map(OsString::from));
+        before.extend(["sh", "-ec"].map(OsString::from));
+        before.extend([format!("{script}\nexec \"$@\"").into(), "sh".into()]);
+        let tried = Command::new(&before[0])
+            .args(&before[1..])
+            .arg("true")
+            .output()
+            .map_err(|error| error.to_string())?;
+        if !tried.status.success() {
+            return Err(String::from_utf8_lossy(&tried.stderr).trim().to_owned());
+        }
+        self.before = before;
+        Ok(())
+    }
+
+    /// Runs everything from now on in user and mount namespaces of its own, the former with the caller's ids alone and all
     /// capabilities, in which `script` has run; says why not when this host makes none.
     pub(crate) fn confined(&mut self, map: &str, script: &str) -> Result<(), String> {
         let unshare = program("unshare").ok_or("no unshare (util-linux)")?;

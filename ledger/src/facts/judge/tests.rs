@@ -1,3 +1,5 @@
+mod pitfalls;
+
 use super::*;
 use crate::bytes::canon::U53;
 use crate::bytes::hash::Hash;
@@ -78,7 +80,14 @@ impl Kept {
 
     fn says(mut self, result: ProbeResult, errno: &str, twin: Twin) -> Self {
         let errno: Errno = errno.parse().unwrap();
-        let nonce = proof(&self.run.nonce, ID, result, &errno, twin);
+        let nonce = proof(
+            &self.run.nonce,
+            ID,
+            result,
+            &errno,
+            twin,
+            &"x".parse().unwrap(),
+        );
         self.lines.push(format!(
             "probe=network dimension=network check=tcp4 result={result} errno={errno} twin={twin} nonce={nonce} detail=x"
         ));
@@ -241,6 +250,8 @@ fn a_line_that_is_not_bound_to_the_run_is_none() {
         line.replace("check=tcp4", "check=tcp6"),
         line.replace("probe=network", "probe=other"),
         line.replace(" twin=ok", ""),
+        line.replace("detail=x", "detail=y"),
+        line.replace(" detail=x", ""),
         format!("x{line}"),
     ] {
         Case::new(with(vec![text])).is(CellReason::NoOutput);
@@ -315,9 +326,10 @@ fn a_run_that_never_was_is_told_from_one_that_was_silent() {
 fn a_way_out_without_traffic_is_no_containment() {
     let mut kept = Kept::new(Arm::Run, Some(Saw::Nothing));
     let (result, errno) = (ProbeResult::Error, "none".parse().unwrap());
-    let nonce = proof(&kept.run.nonce, ID, result, &errno, Twin::None);
+    let detail = "path-present: eth0 is up".parse().unwrap();
+    let nonce = proof(&kept.run.nonce, ID, result, &errno, Twin::None, &detail);
     kept.lines.push(format!(
-        "probe=network dimension=network check=tcp4 result=error errno=none twin=none nonce={nonce} detail=path-present: eth0 is up"
+        "probe=network dimension=network check=tcp4 result=error errno=none twin=none nonce={nonce} detail={detail}"
     ));
     Case::new(kept).is(CellReason::PathPresent);
 }

@@ -26,6 +26,8 @@ pub enum Selection {
     Last(u64),
     /// The newest matrix.
     Matrix,
+    /// One record, by its number.
+    Record(u64),
 }
 
 /// Why the records of a bundle cannot be gathered.
@@ -128,6 +130,8 @@ pub(super) fn gather(
         Selection::Run(run) => waiting.extend(find_run(covered, run)?),
         Selection::Last(count) => waiting.extend(find_last(covered, count)?),
         Selection::Matrix => waiting.extend(find_matrix(covered)?),
+        Selection::Record(sequence) if sequence < covered.size() => waiting.extend([sequence]),
+        Selection::Record(_) => return Err(GatherError::Nothing("record of that number")),
     }
     let mut gathered = Gathered::default();
     let mut segment: Option<Segment> = None;

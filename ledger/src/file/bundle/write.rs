@@ -132,27 +132,14 @@ pub fn write(
     withhold: &[Value],
     to: &Path,
 ) -> Result<Bundled, WriteBundleError> {
-    let to = durable::absolute(to)?;
-    if durable::inspect_path(&to)?.is_some_and(|facts| !facts.is_file()) {
-        return Err(WriteBundleError::NotAFile(to));
-    }
+    let destination = Destination::of(dir, to)?;
     let covered = Covered::read(dir)?;
-    if covered.holds_path(&to)? {
-        return Err(WriteBundleError::InTheLedger(to));
-    }
     let mut gathered = gather(&covered, selection, withhold)?;
     let missing = leave_out_missing(&covered, &mut gathered)?;
     if gathered.files.len() > MAX_FILES {
         return Err(WriteBundleError::Files(gathered.files.len()));
     }
-    // A link stays one, and what it leads to is replaced.
-    let to = match durable::inspect_name(&to)? {
-        Some(_) => durable::canonical(&to)?,
-        None => to,
-    };
-    let mut temporary = to.as_os_str().as_bytes().to_owned();
-    temporary.extend(format!(".{}.new", to_hex(&random_bytes::<8>()?)).bytes());
-    let temporary = PathBuf::from(std::ffi::OsStr::from_bytes(&temporary));
+    let Destination { to, temporary } = destination;
     let mut out = Out {
         file: durable::create_new(&temporary)?,
         path: temporary.clone(),
@@ -179,6 +166,46 @@ pub fn write(
         clear: gathered.clear,
         missing,
     })
+}
+
+/// Whether a bundle of the ledger in `dir`, which may not have been begun yet, could be written to `to`: tried by making
+/// the temporary file, which is removed again. Room for its content is not looked for.
+///
+/// # Errors
+/// The same that [`write`] would give about the file.
+pub fn try_to_write(dir: &Path, to: &Path) -> Result<(), WriteBundleError> {
+    let Destination { temporary, .. } = Destination::of(dir, to)?;
+    drop(durable::create_new(&temporary)?);
+    Ok(durable::remove(&temporary)?)
+}
+
+/// Where a bundle goes.
+struct Destination {
+    to: PathBuf,
+    /// Beside it, under a name that nothing has.
+    temporary: PathBuf,
+}
+
+impl Destination {
+    fn of(dir: &Path, to: &Path) -> Result<Self, WriteBundleError> {
+        let to = durable::absolute(to)?;
+        if durable::inspect_path(&to)?.is_some_and(|facts| !facts.is_file()) {
+            return Err(WriteBundleError::NotAFile(to));
+        }
+        let root = durable::canonical_to_be(&durable::absolute(dir)?)?;
+        if durable::canonical_to_be(&to)?.starts_with(root) {
+            return Err(WriteBundleError::InTheLedger(to));
+        }
+        // A link stays one, and what it leads to is replaced.
+        let to = match durable::inspect_name(&to)? {
+            Some(_) => durable::canonical(&to)?,
+            None => to,
+        };
+        let mut temporary = to.as_os_str().as_bytes().to_owned();
+        temporary.extend(format!(".{}.new", to_hex(&random_bytes::<8>()?)).bytes());
+        let temporary = PathBuf::from(std::ffi::OsStr::from_bytes(&temporary));
+        Ok(Self { to, temporary })
+    }
 }
 
 /// A blob that is not there is not there for the bundle's reader either, who is told by the record that names it.

@@ -1,7 +1,7 @@
 //! Appending one record: the line, the write, the flush, and what is renewed after it.
 
 use super::acknowledged::Difference;
-use super::error::FindError;
+use super::found::FindError;
 use super::heads;
 use super::layout::{Layout, SEGMENT_RECORDS};
 use super::state::State;

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use super::append::step_verified;
 use super::error::OpenLedgerError;
+use super::found::known_here;
 use super::heads;
 use super::keys;
 use super::layout::Layout;
 use super::lock::LedgerLock;
-use super::open::{Key, KeyChoice, OpenOptions, known_here};
+use super::open::{Key, KeyChoice, OpenOptions};
 use super::state::State;
 use super::{Folder, Notice, Store};
 use crate::bytes::canon::U53;

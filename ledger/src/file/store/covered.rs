@@ -157,10 +157,4 @@ impl Covered {
     pub(in crate::file) fn torn(&self, hash: &Hash) -> PathBuf {
         self.layout.torn().join(hash.to_string())
     }
-
-    /// Whether a file of that path would stand in the ledger's folder.
-    pub(in crate::file) fn holds_path(&self, path: &Path) -> Result<bool, FileError> {
-        let root = durable::canonical(self.layout.root())?;
-        Ok(durable::canonical_to_be(path)?.starts_with(root))
-    }
 }

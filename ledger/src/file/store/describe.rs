@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::error::{FindError, OpenLedgerError};
+use super::error::OpenLedgerError;
+use super::found::FindError;
 use super::layout::Layout;
 use super::open::{no_genesis, refuse_what_is_no_ledger};
 use super::state::State;

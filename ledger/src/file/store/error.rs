@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use super::acknowledged::{Difference, StoredCheckpointError};
+use super::acknowledged::Difference;
 use super::append::{AppendError, RenewError};
+use super::found::FindError;
 use super::heads::WriteHeadsError;
 use super::keys::KeyFileError;
 use super::lock::LockError;
-use super::tail::ReadRecordsError;
 use crate::bytes::canon::WriteLineError;
 use crate::bytes::key::{KeyId, PrivateKeyError};
 use crate::file::durable::FileError;
@@ -193,21 +193,4 @@ pub enum OpenLedgerError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Append(#[from] AppendError),
-}
-
-/// Why it could not be found out where a ledger stands.
-#[derive(Debug, thiserror::Error, miette::Diagnostic)]
-pub enum FindError {
-    /// The system refused.
-    #[error(transparent)]
-    #[diagnostic(transparent)]
-    File(#[from] FileError),
-    /// The records could not be read.
-    #[error(transparent)]
-    #[diagnostic(transparent)]
-    Read(#[from] ReadRecordsError),
-    /// The stored checkpoint is none, or not this ledger's.
-    #[error(transparent)]
-    #[diagnostic(transparent)]
-    Checkpoint(#[from] StoredCheckpointError),
 }

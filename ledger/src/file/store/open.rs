@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use super::acknowledged::{self, Acknowledged, Difference};
-use super::error::{FindError, OpenLedgerError};
+use super::acknowledged::Difference;
+use super::error::OpenLedgerError;
+use super::found::{Found, find, gone, known_here, worst};
 use super::heads::{self, Heads};
 use super::keys;
 use super::layout::Layout;
 use super::lock::{LedgerLock, sweep};
-use super::recover::worst;
 use super::state::State;
-use super::tail::{self, Ending};
+use super::tail::Ending;
 use super::{Folder, Notice, Store};
 use crate::bytes::canon::{MAX_LINE_BYTES, escape_bytes};
 use crate::bytes::hash::Hash;
@@ -56,15 +56,6 @@ pub struct OpenOptions<'a> {
 pub(super) struct Key {
     pub(super) signer: LocalKey,
     pub(super) file: Option<PathBuf>,
-}
-
-/// A ledger as it was found.
-pub(super) struct Found {
-    pub(super) state: State,
-    pub(super) ending: Ending,
-    heads: Heads,
-    acknowledged: Vec<Acknowledged>,
-    pub(super) differences: Vec<Difference>,
 }
 
 impl Store {
@@ -297,60 +288,6 @@ fn find_by_caches(layout: &Layout, key_folder: &Path) -> Result<Option<Found>, O
     Ok((vouched && found.differences.is_empty()).then_some(found))
 }
 
-/// Reads on from `state` to the end, and holds the result against what was acknowledged.
-pub(super) fn find(
-    layout: &Layout,
-    mut state: State,
-    key_folder: &Path,
-) -> Result<Found, FindError> {
-    let ending = tail::read_on(layout, &mut state, &mut |state| state.write_tree(layout))?;
-    state.write_tree(layout)?;
-    let mut acknowledged = Vec::new();
-    let mut heads = Heads::default();
-    if let Some(active) = state.chain.active() {
-        let file = heads::path(key_folder, &active.key.id());
-        heads = heads::read(&file)?;
-        acknowledged.extend(acknowledged::by_heads(&file, &heads, state.chain.ledger()));
-        if let Some(signed) = acknowledged::stored_checkpoint(layout)? {
-            acknowledged.push(acknowledged::by_checkpoint(layout, &signed, &state.chain)?);
-        }
-    }
-    let mut differences = Vec::new();
-    for known in &acknowledged {
-        differences.extend(acknowledged::difference(known, &state, layout)?);
-    }
-    let size = state.size();
-    if differences.is_empty() && acknowledged.iter().any(|known| known.size >= size) {
-        state.settle();
-    }
-    Ok(Found {
-        state,
-        ending,
-        heads,
-        acknowledged,
-        differences,
-    })
-}
-
-/// What was acknowledged of a ledger in a folder that shows none: by `.heads`, and by the checkpoint in it.
-pub(super) fn known_here(
-    layout: &Layout,
-    key_folder: &Path,
-    folder: &Folder,
-) -> Result<Option<Difference>, OpenLedgerError> {
-    let strangers = heads::known_at(key_folder, &folder.path)?;
-    let mut differences: Vec<_> = strangers.iter().map(gone).collect();
-    if let Some(signed) = acknowledged::stored_checkpoint(layout).map_err(FindError::from)? {
-        let claim = signed.claim();
-        differences.push(Difference::Shorter {
-            source_file: layout.checkpoint(),
-            expected: acknowledged::expected(claim.size, claim.root),
-            found: 0,
-        });
-    }
-    Ok(worst(differences))
-}
-
 pub(super) fn no_genesis(
     layout: &Layout,
     state: &State,
@@ -382,14 +319,6 @@ fn replaced(
     let mut known = heads::known_at(key_folder, &folder.path)?;
     known.retain(|(_, line)| line.ledger != *ledger);
     Ok(known)
-}
-
-pub(super) fn gone((file, line): &(PathBuf, heads::Line)) -> Difference {
-    Difference::Gone {
-        source_file: file.clone(),
-        ledger: line.ledger,
-        expected: acknowledged::expected(line.size, line.root),
-    }
 }
 
 fn key_for(

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use super::acknowledged::Difference;
 use super::append::{AppendError, Durability, step_verified};
+use super::found::{find, worst};
 use super::layout::Layout;
 use super::state::State;
 use super::tail::{self, Ending, Torn};
-use super::{Notice, Store, open};
+use super::{Notice, Store};
 use crate::bytes::canon::U53;
 use crate::bytes::hash::Hash;
 use crate::bytes::time::Stamp;
@@ -31,7 +32,7 @@ impl Store {
         if matches!(ending, Ending::Torn(_)) {
             // Only at or after what was acknowledged, by this process or another. Rare enough to ask the
             // records alone, whatever became of the caches.
-            let found = open::find(&self.layout, State::default(), &self.key_folder)?;
+            let found = find(&self.layout, State::default(), &self.key_folder)?;
             if let Some(difference) = worst(found.differences) {
                 self.stopped = true;
                 return Err(AppendError::Differs {
@@ -150,13 +151,6 @@ impl Store {
         }
         Ok(())
     }
-}
-
-/// The difference that speaks of the most records.
-pub(super) fn worst(differences: Vec<Difference>) -> Option<Difference> {
-    differences
-        .into_iter()
-        .max_by_key(|difference| difference.expected().size)
 }
 
 /// Everything behind the last record that verifies.

@@ -6,7 +6,11 @@ use ledger::facts::measurement::Saw;
 
 use super::{Evidence, HostSide, Sight};
 use crate::measure::listen::{Heard, contains};
-use crate::measure::{DEADLINE_SLACK_MILLIS, Planted};
+use crate::measure::{DEADLINE_SLACK_MILLIS, OUTLIVED_MILLIS, Planted};
+
+/// What a probe of the runner's own prints, behind the secret of its run, when it has outlived the deadline by
+/// [`OUTLIVED_MILLIS`].
+const OUTLIVED: &str = "timeout/outlived";
 
 impl Planted {
     /// Who the workload is to this host: not root, and not the launcher where another user was promised.
@@ -27,18 +31,35 @@ impl Planted {
         measured(uid == 0 || is_launcher, format!("uid {uid} on the host"))
     }
 
-    /// Whether it was dead at its deadline.
-    pub(super) fn deadline(&self, result: &RunResult) -> Sight {
+    /// Whether it was dead at its deadline. What counts is who ended it: the deadline, or the program itself when it had lived
+    /// for long enough after it, and said so. How late the one or the other was on a busy machine does not.
+    pub(super) fn deadline(&self, evidence: &Evidence<'_>, result: &RunResult) -> Sight {
         let (Some(deadline), Some(took)) = (self.bounds.deadline_millis, result.duration_us) else {
             return unmeasured("no deadline, or no duration");
         };
         let took = took.value() / 1_000;
         let what = format!("{took} ms, of {deadline} ms");
-        // One that ended before it shows nothing about it.
-        if took < deadline && result.outcome != Outcome::Timeout {
-            return unmeasured(&format!("it ended by itself: {what}"));
+        let words = format!("{} {OUTLIVED}", self.secret);
+        let went_on = contains(evidence.stdout, words.as_bytes());
+        let slack = if self.probe.is_own() {
+            OUTLIVED_MILLIS
+        } else {
+            DEADLINE_SLACK_MILLIS
+        };
+        let is_late = took >= deadline.saturating_add(slack);
+        match result.outcome {
+            Outcome::NotExecuted | Outcome::Interrupted => unmeasured("it was not let run"),
+            // Also of a clock that is wrong: nobody lives through a deadline in less time.
+            _ if went_on && took >= deadline => measured(true, format!("it went on: {what}")),
+            Outcome::Timeout => measured(false, what),
+            // One that ended before it shows nothing about it.
+            _ if took < deadline => unmeasured(&format!("it ended by itself: {what}")),
+            _ if !is_late => measured(false, what),
+            _ if self.probe.is_own() => unmeasured(&format!(
+                "it ended late, and nothing shows by itself or not: {what}"
+            )),
+            _ => measured(true, what),
         }
-        measured(took >= deadline.saturating_add(DEADLINE_SLACK_MILLIS), what)
     }
 
     /// Whether what it printed was cut.

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use ledger::bytes::hash::Hash;
 use ledger::facts::execution::Output;
 use ledger::facts::list::Sealable;
+use ledger::facts::suite::ProbeProgram;
 
 use super::*;
 
@@ -200,13 +201,46 @@ fn a_socket_is_seen_with_who_connected() {
 fn a_deadline_and_a_cap_are_judged_by_what_was_measured() {
     let scene = scene();
     let probe = row("timeout", &[("deadline", "host", "allowed")]);
-    for (millis, outcome, expected) in [
-        (20, Outcome::Exited, Saw::Unavailable),
-        (510, Outcome::Timeout, Saw::Nothing),
-        (2_500, Outcome::Exited, Saw::Changed),
-        (1_500, Outcome::Timeout, Saw::Changed),
+    let own = format!("{} timeout/outlived\n", secret());
+    let stranger = format!("{} timeout/outlived\n", Nonce::new(&[1; 16]).unwrap());
+    for (millis, outcome, said, expected) in [
+        (510, Outcome::Timeout, "", Saw::Nothing),
+        // By the deadline, on a machine that was busy.
+        (5_000, Outcome::Timeout, "", Saw::Nothing),
+        // By the runtime, or by whoever.
+        (600, Outcome::Signaled, "", Saw::Nothing),
+        (600, Outcome::Exited, &stranger, Saw::Nothing),
+        // By itself, however late it was.
+        (510, Outcome::Exited, &own, Saw::Changed),
+        (9_000, Outcome::Exited, &own, Saw::Changed),
+        (900, Outcome::Timeout, &own, Saw::Changed),
+        // Before the deadline, whatever it says; late, and nothing said; not to its end.
+        (20, Outcome::Exited, "", Saw::Unavailable),
+        (20, Outcome::Exited, &own, Saw::Unavailable),
+        (9_000, Outcome::Exited, "", Saw::Unavailable),
+        (9_000, Outcome::Exited, &stranger, Saw::Unavailable),
+        (900, Outcome::Interrupted, "", Saw::Unavailable),
     ] {
         let planted = scene.planted(&probe);
+        assert_eq!(planted.values("millis"), ["800"]);
+        let facts = HostSide::default();
+        let observations = planted.observe(said.as_bytes(), &result(millis, outcome), &facts);
+        let case = format!("{millis} {outcome:?} {said}");
+        assert_eq!(saw(&observations, "timeout/deadline"), expected, "{case}");
+    }
+    // One that says no such word has a longer time, and is judged by it.
+    let mut foreign = probe;
+    foreign.program = Some(ProbeProgram {
+        path: "probe.sh".to_owned(),
+        sha256: None,
+    });
+    for (millis, outcome, expected) in [
+        (20, Outcome::Exited, Saw::Unavailable),
+        (1_400, Outcome::Exited, Saw::Nothing),
+        (2_500, Outcome::Exited, Saw::Changed),
+        (2_500, Outcome::Timeout, Saw::Nothing),
+    ] {
+        let planted = scene.planted(&foreign);
         assert_eq!(planted.values("millis"), ["2500"]);
         let observations = planted.observe(b"", &result(millis, outcome), &HostSide::default());
         assert_eq!(saw(&observations, "timeout/deadline"), expected, "{millis}");

@@ -11,7 +11,9 @@ mod sockets;
 mod steps;
 mod tree;
 
-use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 use ledger::facts::control::Control;
 use ledger::facts::policy::Policy;
@@ -33,11 +35,23 @@ const TIER_FULL: &str = "full";
 /// The runner's own sandbox.
 #[derive(Debug, Default)]
 pub struct Embedded {
-    /// Starts pid 1's program before a sandbox is wanted.
-    starter: RefCell<Option<Starter>>,
+    /// Start pid 1's program before a sandbox is wanted: for each thread its own, as pid 1 becomes a child of the thread that
+    /// made the starter.
+    starters: Mutex<HashMap<ThreadId, Starter>>,
+}
+
+impl Embedded {
+    fn starters(&self) -> MutexGuard<'_, HashMap<ThreadId, Starter>> {
+        // A starter is whole whoever panicked.
+        self.starters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Runtime for Embedded {
+    fn shares_nothing(&self) -> bool {
+        true
+    }
+
     fn id(&self) -> &str {
         "embedded"
     }
@@ -52,7 +66,9 @@ impl Runtime for Embedded {
 
     fn get_ready(&self) {
         // Where there is none, pid 1 is made in one step.
-        *self.starter.borrow_mut() = launch::starter();
+        if let Some(starter) = launch::starter() {
+            self.starters().insert(thread::current().id(), starter);
+        }
     }
 
     fn begin(&self, policy: &Policy, job: &Job, streams: Streams) -> Result<Begun, LaunchError> {
@@ -62,7 +78,8 @@ impl Runtime for Embedded {
             what: error_chain(&error),
         })?;
         let possible = possible_namespaces(wanted, &mut outcomes)?;
-        let asked = match self.starter.take() {
+        let ready = self.starters().remove(&thread::current().id());
+        let asked = match ready {
             // It was started before, and does not hold what this process holds now.
             Some(starter) if !job.leaves_out(Control::Descriptors) => {
                 launch::ask(starter, possible, streams)

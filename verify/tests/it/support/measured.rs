@@ -129,7 +129,7 @@ impl Scene {
             Met::NoOracle => (ProbeResult::Contained, "EPERM", Saw::Unavailable),
         };
         let errno: Errno = errno.parse().unwrap();
-        let proof = proof(&nonce, &id, result, &errno, Twin::Ok);
+        let proof = proof(&nonce, &id, result, &errno, Twin::Ok, &"d".parse().unwrap());
         let check = name_of(control);
         let line = format!(
             "probe={control} dimension={control} check={check} result={result} errno={errno} twin=ok nonce={proof} detail=d"
