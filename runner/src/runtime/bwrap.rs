@@ -90,7 +90,7 @@ impl Runtime for Bwrap {
         "bwrap"
     }
 
-    /// Installed's; `none` where there is none.
+    /// Bubblewrap's; `none` where there is none.
     fn version(&self) -> String {
         let found = self.found();
         found.map_or_else(|_| "none".to_owned(), |found| found.version.clone())
@@ -129,7 +129,7 @@ impl Runtime for Bwrap {
             HostIds::Allocated { .. } => libc::CLONE_NEWNS,
             HostIds::Root | HostIds::Own { .. } | HostIds::Subordinate { .. } => 0,
         };
-        let mut begun = launch::begin(own, streams, |_| Ok(()))?;
+        let mut begun = launch::begin_beside(own, streams)?;
         begun.ids = Some(ids);
         begun.spare = spare;
         Ok(begun)
@@ -260,7 +260,7 @@ fn build(
     expected
         .masks
         .retain(|mask| !made.unreachable.contains(mask));
-    // Installed's first process begins the session; with a terminal the program itself has it.
+    // Bubblewrap's first process begins the session; with a terminal the program itself has it.
     expected.leader = Some(if plan.job.terminal {
         read_back::parent_of(made.first).unwrap_or_default()
     } else {
