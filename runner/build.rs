@@ -33,7 +33,7 @@ fn build() -> Result<(), String> {
         &["-C", "target-feature=+crt-static"],
     )?;
     // It has nothing but system calls: no C library, and nothing to relocate.
-    let bare = [
+    let mut bare = vec![
         "-C",
         "relocation-model=static",
         "-C",
@@ -43,6 +43,10 @@ fn build() -> Result<(), String> {
         "-C",
         "link-arg=-static",
     ];
+    if variable("TARGET")?.to_string_lossy().contains("musl") {
+        // Else rustc adds a beginning of its own.
+        bare.extend(["-C", "link-self-contained=no"]);
+    }
     compile("gate", &here.join("gate"), "main.rs", &bare)
 }
 

@@ -32,7 +32,7 @@ use crate::plan::{
     Answer, Begun, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams, Waiting, Why,
 };
 use crate::sys::process;
-use arguments::Arguments;
+use arguments::{Arguments, Built, protect};
 
 /// The tier in which everything of this runtime is to be had.
 const TIER_FULL: &str = "full";
@@ -90,7 +90,7 @@ impl Runtime for Bwrap {
         "bwrap"
     }
 
-    /// Installed's; `none` where there is none.
+    /// Bubblewrap's; `none` where there is none.
     fn version(&self) -> String {
         let found = self.found();
         found.map_or_else(|_| "none".to_owned(), |found| found.version.clone())
@@ -129,7 +129,7 @@ impl Runtime for Bwrap {
             HostIds::Allocated { .. } => libc::CLONE_NEWNS,
             HostIds::Root | HostIds::Own { .. } | HostIds::Subordinate { .. } => 0,
         };
-        let mut begun = launch::begin(own, streams, |_| Ok(()))?;
+        let mut begun = launch::begin_beside(own, streams)?;
         begun.ids = Some(ids);
         begun.spare = spare;
         Ok(begun)
@@ -193,7 +193,12 @@ fn build(
         inside: &inside,
         wanted,
     };
-    let (steps, contents) = arguments.build(&mut prepared.planted)?;
+    let Built {
+        steps,
+        contents,
+        protected,
+        unprotected,
+    } = arguments.build(&mut prepared.planted)?;
     let ids_of_launcher = match ids {
         HostIds::Allocated { id, .. } => Some((id, id)),
         HostIds::Root | HostIds::Own { .. } | HostIds::Subordinate { .. } => None,
@@ -255,13 +260,16 @@ fn build(
     expected
         .masks
         .retain(|mask| !made.unreachable.contains(mask));
-    // Installed's first process begins the session; with a terminal the program itself has it.
+    // Bubblewrap's first process begins the session; with a terminal the program itself has it.
     expected.leader = Some(if plan.job.terminal {
         read_back::parent_of(made.first).unwrap_or_default()
     } else {
         made.first
     });
     read_back::tree(made.first, &expected, &mut outcomes);
+    let is_protected =
+        unprotected.map_or_else(|| protect::are_themselves(made.first, &protected), Err);
+    outcomes.note("protect", is_protected);
     let runs = matches!(report.program, Some(ProgramReport::Found { .. }));
     let host_uid = read_back::workload(made.first, &expected, runs, &mut outcomes);
     // What is not there any more cannot be read back, and is no control that the host lacks.

@@ -53,6 +53,32 @@ pub(super) fn begin(
     streams: Streams,
     map: impl FnOnce(i32) -> Result<(), Failure>,
 ) -> Result<Begun, LaunchError> {
+    let image = image(namespaces & libc::CLONE_NEWUSER != 0)
+        .map_err(system("prepare the program of pid 1"))?;
+    begin_as(image, namespaces, streams, map)
+}
+
+/// Makes a process that stands beside a sandbox of somebody else's. No workload gets to see it, so its program need not be a copy.
+pub(super) fn begin_beside(
+    namespaces: libc::c_int,
+    streams: Streams,
+) -> Result<Begun, LaunchError> {
+    let prepare = || -> io::Result<Image> {
+        if nix::unistd::geteuid().is_root() && mount::has_set_attributes() {
+            return image(true);
+        }
+        Ok(Image::Sealed(std::fs::File::open("/proc/self/exe")?.into()))
+    };
+    let image = prepare().map_err(system("prepare the launcher's program"))?;
+    begin_as(image, namespaces, streams, |_| Ok(()))
+}
+
+fn begin_as(
+    image: Image,
+    namespaces: libc::c_int,
+    streams: Streams,
+    map: impl FnOnce(i32) -> Result<(), Failure>,
+) -> Result<Begun, LaunchError> {
     let (ours, theirs) = UnixStream::pair().map_err(system("make a socket pair"))?;
     let descriptors = vec![
         or_null(streams.stdin).map_err(system("open /dev/null"))?,
@@ -60,8 +86,6 @@ pub(super) fn begin(
         or_null(streams.stderr).map_err(system("open /dev/null"))?,
         OwnedFd::from(theirs),
     ];
-    let image = image(namespaces & libc::CLONE_NEWUSER != 0)
-        .map_err(system("prepare the program of pid 1"))?;
     let child = Child {
         namespaces,
         image,

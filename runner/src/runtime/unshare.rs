@@ -164,7 +164,7 @@ impl Runtime for Unshare {
         self.found().map_err(|why| LaunchError::Step {
             what: why.to_string(),
         })?;
-        launch::begin(0, streams, |_| Ok(()))
+        launch::begin_beside(0, streams)
     }
 
     fn launch(

@@ -1,6 +1,6 @@
 //! From a specification to bubblewrap's command line (bwrap(1)).
 
-mod protect;
+pub(super) mod protect;
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -12,12 +12,14 @@ use ledger::facts::policy::{Nesting, Policy};
 
 use super::answers::{FILTERS, NO_USER_NAMESPACES};
 use crate::init::wire::{Spec, Step, Word, planted_number};
+use crate::mechanism::Failure;
 use crate::mechanism::identity::IdentitySpec;
 use crate::mechanism::owners::{HostIds, clone_path};
 use crate::mechanism::root::{Entry, Mask, Source, What};
 use crate::plan::{LaunchError, Plan, Shape};
 use crate::runtime::program::Installed;
 use crate::sys::filter::Instruction;
+use protect::Protected;
 
 /// A limit on a file system in memory.
 pub(super) const SIZE: &str = "--size";
@@ -57,6 +59,15 @@ pub(super) fn trial(
     words
 }
 
+/// A command line.
+pub(super) struct Built {
+    pub(super) steps: Vec<Step>,
+    /// What the words refer to.
+    pub(super) contents: Vec<Vec<u8>>,
+    pub(super) protected: Vec<Protected>,
+    pub(super) unprotected: Option<Failure>,
+}
+
 /// The command line so far.
 #[derive(Default)]
 struct Line {
@@ -86,11 +97,8 @@ impl Line {
 }
 
 impl Arguments<'_> {
-    /// The words, and what they refer to; mounts that only root can hand over join the planted ones.
-    pub(super) fn build(
-        &self,
-        planted: &mut Vec<OwnedFd>,
-    ) -> Result<(Vec<Step>, Vec<Vec<u8>>), LaunchError> {
+    /// The command line; mounts that only root can hand over join the planted ones.
+    pub(super) fn build(&self, planted: &mut Vec<OwnedFd>) -> Result<Built, LaunchError> {
         let mut line = Line::default();
         self.processes(&mut line);
         self.filters(&mut line);
@@ -109,7 +117,7 @@ impl Arguments<'_> {
             plan: self.plan,
             entries: &entries,
         };
-        protect::protect(&mut line, self.spec, &folders)?;
+        let (protected, unprotected) = protect::protect(&mut line, self.spec, &folders);
         for mask in self.spec.root.iter().flat_map(|root| &root.masks) {
             mask_over(&mut line, mask, &folders);
         }
@@ -117,7 +125,12 @@ impl Arguments<'_> {
             line.say(&["--remount-ro", "/dev"]);
         }
         line.say(&["--remount-ro", "/"]);
-        Ok((line.steps, line.contents))
+        Ok(Built {
+            steps: line.steps,
+            contents: line.contents,
+            protected,
+            unprotected: unprotected.err(),
+        })
     }
 
     /// Namespaces, ids, capabilities, and what binds it all to the launcher.

@@ -10,7 +10,7 @@ use crate::runtime::beside;
 use crate::runtime::embedded::prepared::Prepared;
 use crate::runtime::program::Installed;
 
-/// Installed ends at the first thing that it cannot do, and the gate ran: so it did what it was told. Reading back comes after
+/// Bubblewrap ends at the first thing that it cannot do, and the gate ran: so it did what it was told. Reading back comes after
 /// this and takes away what it does not find.
 pub(super) fn said_by_launcher(
     plan: &Plan,

@@ -197,7 +197,7 @@ fn nothing_of_a_run_outlives_it() {
                 .any(|word| word == seconds.as_bytes())
         })
     };
-    // At the end of the main process, at the deadline, and when the runner is killed.
+    // At the end of the main process, and at the deadline.
     let script = format!("setsid sleep {seconds} & sleep 0.2");
     world.sh("--runtime bwrap", &script, &[]).ended(0);
     assert!(!is_there());
@@ -205,12 +205,30 @@ fn nothing_of_a_run_outlives_it() {
     let ran = world.sh("--runtime bwrap --timeout 500ms", &script, &[]);
     ran.ended(124);
     assert!(!is_there());
-    let mut runner = world
-        .exec_command("--runtime bwrap", &["sh", "-c", &script])
-        .spawn()
-        .unwrap();
-    until("the workload runs", is_there);
-    runner.kill().unwrap();
-    runner.wait().unwrap();
-    until("the workload is gone", || !is_there());
+    // When the runner is killed, and when the process beside the sandbox is.
+    for launcher in [false, true] {
+        let mut runner = world
+            .exec_command("--runtime bwrap", &["sh", "-c", &script])
+            .spawn()
+            .unwrap();
+        until("the workload runs", is_there);
+        if launcher {
+            let children = format!("/proc/{0}/task/{0}/children", runner.id());
+            let children = std::fs::read_to_string(children).unwrap();
+            for child in children.split_whitespace() {
+                let child = nix::unistd::Pid::from_raw(child.parse().unwrap());
+                nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL).unwrap();
+            }
+            runner.wait().unwrap();
+            let result = world.last().execution.result;
+            assert_eq!(
+                result.outcome,
+                ledger::facts::execution::Outcome::Interrupted
+            );
+        } else {
+            runner.kill().unwrap();
+            runner.wait().unwrap();
+        }
+        until("the workload is gone", || !is_there());
+    }
 }

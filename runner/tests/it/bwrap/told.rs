@@ -101,7 +101,8 @@ fn evidence_is_out_of_reach_below_a_writable_folder() {
         &[&ledger, &keys, &key],
     );
     let ran = ran.ended(0);
-    let expected = format!("{}:\n\n{}:\nend\n", ledger.display(), keys.display());
+    // In the order of ls.
+    let expected = format!("{}:\n\n{}:\nend\n", keys.display(), ledger.display());
     assert_eq!(ran.out, expected, "{}", ran.err);
     let run = world.last();
     assert!(run.declares("filesystem"));
@@ -136,4 +137,51 @@ fn protected_paths_stay_as_they_are() {
     use std::os::unix::fs::MetadataExt as _;
     let owner = std::fs::metadata(folder.join("file")).unwrap().uid();
     assert_eq!(owner, nix::unistd::geteuid().as_raw());
+}
+
+#[test]
+fn a_protected_path_that_is_a_link_is_not_followed() {
+    let world = with_bwrap!();
+    let folder = world.folder("project/.git");
+    let elsewhere = world.folder("elsewhere");
+    std::fs::write(elsewhere.join("f"), "of the host").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, folder.join("hooks")).unwrap();
+    let project = world.path("project");
+    let flags = format!("--runtime bwrap --write {}", project.display());
+    let ran = world.exec(&flags, &["true"]).ended(126);
+    assert!(
+        ran.err.contains("filesystem: protect-failed"),
+        "{}",
+        ran.err
+    );
+    let script = "cat \"$1/.git/hooks/f\"; true";
+    let ran = world.sh(&format!("{flags} --best-effort"), script, &[&project]);
+    assert_eq!(ran.ended(0).out, "");
+    let run = world.last();
+    assert!(!run.declares("filesystem"));
+    assert_eq!(run.execution.verdict.as_str(), "controls-missing");
+}
+
+#[test]
+fn input_and_signals_are_passed_on() {
+    let world = with_bwrap!();
+    let input = world.file("input", "from outside");
+    let mut command = world.exec_command("--runtime bwrap", &["cat"]);
+    command.stdin(std::fs::File::open(input).unwrap());
+    let ran = crate::world::Ran::of(command.output().unwrap());
+    assert_eq!(ran.ended(0).out, "from outside");
+    let folder = world.folder("w");
+    let path = folder.to_str().unwrap();
+    let script = "trap 'exit 9' TERM; : > \"$1/ready\"; while :; do sleep 0.05; done";
+    let runner = world
+        .exec_command(
+            &format!("--runtime bwrap --write {path}"),
+            &["sh", "-c", script, "sh", path],
+        )
+        .spawn()
+        .unwrap();
+    until("the workload runs", || folder.join("ready").exists());
+    let pid = nix::unistd::Pid::from_raw(runner.id().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    crate::world::Ran::of(runner.wait_with_output().unwrap()).ended(9);
 }
