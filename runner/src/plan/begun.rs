@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 use crate::mechanism::Outcomes;
+use crate::mechanism::group::Group;
 use crate::mechanism::owners::HostIds;
 use crate::sys::starter::Starter;
 
@@ -31,6 +32,8 @@ pub struct Begun {
     pub ids: Option<HostIds>,
     /// What was found out so far.
     pub outcomes: Outcomes,
+    /// Control groups for its tree. They go after the process.
+    pub group: Option<Group>,
 }
 
 /// The process of a [`Begun`].
@@ -76,6 +79,7 @@ impl Begun {
             wanted: namespaces,
             ids: None,
             outcomes: Outcomes::default(),
+            group: None,
         }
     }
 

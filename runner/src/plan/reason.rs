@@ -27,8 +27,10 @@ macro_rules! reasons {
 reasons! {
     NO_ISOLATION "no-isolation" "the native runtime runs the workload as it is",
     NOT_IN_TEMPLATE "not-in-template" "the runtime template does not declare it",
-    NEEDS_RESOURCE_GROUPS "needs-resource-groups" "limits on the whole tree need control groups, which this runtime does not use yet",
-    NEEDS_QUOTA "needs-quota" "a limit on what is written needs a quota, which this runtime does not set yet",
+    NO_RESOURCE_GROUPS "no-resource-groups" "no control groups with this controller are mounted here",
+    RESOURCE_GROUPS_NOT_WRITABLE "resource-groups-not-writable" "this host has control groups, and nobody lets this user make any",
+    CONTROLLER_NOT_DELEGATED "controller-not-delegated" "this user may make control groups, but without this controller",
+    NEEDS_QUOTA "needs-quota" "a folder of the host is writable, and a limit on what is written there needs a quota, which this runtime does not set",
     NEEDS_EGRESS "needs-egress" "an allowlist needs a forwarder, which this runtime does not have yet",
     POLICY_ALLOWS_ALL "policy-allows-all" "the policy sets nothing to restrict here",
     POLICY_SETS_NO_LIMIT "policy-sets-no-limit" "the policy names no limit",

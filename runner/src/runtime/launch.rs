@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -15,6 +15,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::init::wire::{self, ProgramReport, ProgramSpec, Report, Spec, TreeReport, WireError};
+use crate::mechanism::group::{Group, Resource};
 use crate::mechanism::{Failure, Outcomes};
 use crate::plan::{Asked, Begun, Job, LaunchError, Plan, Program, Streams, Waiting};
 use crate::sys::clone::{self, Child, Image, SpawnError, Stage};
@@ -53,6 +54,20 @@ pub(super) fn begin(
     streams: Streams,
     map: impl FnOnce(i32) -> Result<(), Failure>,
 ) -> Result<Begun, LaunchError> {
+    begin_in(None, namespaces, streams, map)
+}
+
+/// The same in a control group of version 2, where one is given.
+pub(super) fn begin_in(
+    group: Option<BorrowedFd<'_>>,
+    namespaces: libc::c_int,
+    streams: Streams,
+    map: impl FnOnce(i32) -> Result<(), Failure>,
+) -> Result<Begun, LaunchError> {
+    let group = group
+        .map(|group| group.try_clone_to_owned())
+        .transpose()
+        .map_err(system("copy descriptors"))?;
     let (ours, theirs) = UnixStream::pair().map_err(system("make a socket pair"))?;
     let descriptors = vec![
         or_null(streams.stdin).map_err(system("open /dev/null"))?,
@@ -67,6 +82,7 @@ pub(super) fn begin(
         image,
         name: wire::INIT_NAME,
         descriptors,
+        group,
     };
     let held = clone::spawn(child).map_err(|error| match error {
         SpawnError::Clone(error) => LaunchError::Namespaces {
@@ -98,9 +114,11 @@ pub(super) fn starter() -> Option<Starter> {
     }
 }
 
-/// Asks it for pid 1 in `namespaces`; the streams come back when it cannot be asked.
+/// Asks it for pid 1 in `namespaces`, and in a control group of version 2 where one is given; the streams come back when it
+/// cannot be asked.
 pub(super) fn ask(
     starter: Starter,
+    group: Option<BorrowedFd<'_>>,
     namespaces: libc::c_int,
     streams: Streams,
 ) -> Result<Asked, Streams> {
@@ -109,7 +127,7 @@ pub(super) fn ask(
         let null = or_null(None)?;
         let [stdin, stdout, stderr] = [&streams.stdin, &streams.stdout, &streams.stderr]
             .map(|stream| stream.as_ref().unwrap_or(&null).as_fd());
-        starter.ask(namespaces, [stdin, stdout, stderr, theirs.as_fd()])?;
+        starter.ask(namespaces, [stdin, stdout, stderr, theirs.as_fd()], group)?;
         Ok(ours)
     };
     match ask() {
@@ -173,16 +191,35 @@ pub(super) fn build(
             what: "pid 1 was built with before".to_owned(),
         });
     };
-    let (report, terminal) =
-        match exchange(&control, spec, (planted, terminal), meanwhile, |tree| {
-            look(pid, tree)
-        }) {
-            Ok(said) => said,
-            Err(error) => {
-                end(&pidfd);
-                return Err(error);
-            }
-        };
+    let said = exchange(
+        &control,
+        spec,
+        begun.group.as_ref(),
+        (planted, terminal),
+        meanwhile,
+        |tree| look(pid, tree),
+    );
+    let (report, terminal) = match said {
+        Ok(said) => said,
+        Err(error) => {
+            end(&pidfd);
+            return Err(match (&error, begun.group.as_ref()) {
+                (LaunchError::Step { what }, Some(group))
+                    if group.ran_out_of_memory() == Some(true) =>
+                {
+                    let limit = group.kept(Resource::Memory);
+                    let limit =
+                        limit.map_or_else(String::new, |kept| format!(" of {}", kept.value));
+                    LaunchError::Step {
+                        what: format!(
+                            "{what}: the memory limit{limit} leaves the sandbox itself no room"
+                        ),
+                    }
+                }
+                _ => error,
+            });
+        }
+    };
     if let Some(failure) = &report.fatal {
         let what = failure.to_string();
         end(&pidfd);
@@ -233,6 +270,7 @@ fn not_built(what: String, outcomes: Outcomes) -> LaunchError {
 fn exchange(
     control: &UnixStream,
     spec: &Spec,
+    group: Option<&Group>,
     (planted, terminal): (&[OwnedFd], Option<&OwnedFd>),
     meanwhile: &mut dyn FnMut(),
     look: impl FnOnce(&TreeReport),
@@ -246,6 +284,9 @@ fn exchange(
     // Of each read and write; where most of the time is spent is the wait for the first byte.
     limit(Some(REPORT_WITHIN))?;
     let mut sent = wire::send(control, spec);
+    for (_, door) in group.into_iter().flat_map(Group::doors) {
+        sent = sent.and_then(|()| wire::send_descriptor(control, door));
+    }
     for descriptor in planted.iter().chain(terminal) {
         sent = sent.and_then(|()| wire::send_descriptor(control, descriptor));
     }
@@ -401,6 +442,8 @@ pub(super) fn bare(plan: &Plan, program: ProgramSpec) -> Spec {
         owns_tree: false,
         caller_terminal: plan.job.caller_terminal.is_some(),
         leaves_tree: false,
+        groups: Vec::new(),
+        own_group: false,
         planted: 0,
         program: Some(program),
         fault: crate::sys::fault::text(),

@@ -1,6 +1,7 @@
 //! Runtimes: what isolates. Each answers for every control and builds one sandbox per launch.
 
 pub mod embedded;
+mod groups;
 mod launch;
 pub mod native;
 mod read_back;

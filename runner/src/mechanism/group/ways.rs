@@ -1,0 +1,428 @@
+//! Where groups for a run can be made, by what this host allows: looked up, not made.
+//!
+//! | way | needs |
+//! |---|---|
+//! | delegated | a version 2 group at or above the runner's own that is the user's (or that systemd marked for root), with controllers switched on for the groups below it |
+//! | manager | a service manager that makes such a group: the user's, for root the system's |
+//! | root | the same as delegated, without anybody's leave |
+//! | version 1 | the runner's own group of the controller's hierarchy, writable: root's alone, as a rule |
+//!
+//! The first that has a controller gives it. No controller is switched on in a group that exists: what is not switched on
+//! is not to be had there (cgroups(7), no-internal-process rule).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{AccessFlags, access};
+
+use super::Resource;
+use crate::host::cgroup::{Hierarchy, hierarchies, is_given_to_root};
+use crate::sys::{errno_name, pseudo};
+
+/// Version 1's controller that counts CPU time.
+pub(super) const COUNTS_CPU: &str = "cpuacct";
+
+/// Why there is no group with a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// What lacks.
+    pub kind: LackKind,
+    /// Where, and what was found there.
+    pub detail: String,
+}
+
+/// What can lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LackKind {
+    /// No hierarchy with the controller is mounted.
+    NotMounted,
+    /// There is one, and nobody lets this user make groups in it.
+    NotWritable,
+    /// There is a place for groups, and the controller is not switched on there.
+    NotDelegated,
+}
+
+/// A place for leaf groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// 1 or 2.
+    pub version: u8,
+    /// The folder in which they are made.
+    pub parent: PathBuf,
+    /// The same as /proc/PID/cgroup says it.
+    pub name: String,
+    /// The hierarchy's root.
+    pub root: PathBuf,
+    /// Its hierarchy's controllers, of version 1, joined by commas.
+    pub controllers: String,
+    /// What can be limited there.
+    pub resources: Vec<Resource>,
+}
+
+/// A service manager that can be asked for a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manager {
+    /// Its sockets, the best first.
+    pub sockets: Vec<PathBuf>,
+    /// What it could give.
+    pub resources: Vec<Resource>,
+}
+
+/// What can be limited on this host, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ways {
+    /// Where groups can be made at once.
+    pub places: Vec<Place>,
+    /// Whom to ask first, as that gives more.
+    pub manager: Option<Manager>,
+    /// What is not to be had either way.
+    pub lacking: BTreeMap<Resource, Lack>,
+}
+
+/// Who looks.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    pub(super) uid: u32,
+    /// The folder in which the manager's sockets are; absent where there is no manager to ask.
+    pub(super) manager: Option<PathBuf>,
+    /// Whether a group was given to root.
+    pub(super) given_to_root: fn(&Path) -> bool,
+}
+
+impl Caller {
+    pub(super) fn current() -> Self {
+        let uid = nix::unistd::geteuid().as_raw();
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        Self {
+            uid,
+            manager: Some(if uid == 0 {
+                "/run".into()
+            } else {
+                runtime
+                    .filter(|path| path.is_absolute())
+                    .unwrap_or_else(|| format!("/run/user/{uid}").into())
+            }),
+            given_to_root: is_given_to_root,
+        }
+    }
+}
+
+impl Ways {
+    /// Looks this host over.
+    ///
+    /// # Errors
+    /// /proc does not tell about groups.
+    pub fn find() -> io::Result<Self> {
+        let mounts = pseudo::read_text("/proc/self/mountinfo")?;
+        let membership = match pseudo::read_text("/proc/self/cgroup") {
+            // A kernel without control groups.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            read => read?,
+        };
+        Ok(Self::among(
+            &hierarchies(&mounts, &membership),
+            &Caller::current(),
+        ))
+    }
+
+    pub(super) fn among(all: &[Hierarchy], caller: &Caller) -> Self {
+        let mut ways = Self::default();
+        let mut refused = Vec::new();
+        if let Some(unified) = all.iter().find(|one| one.version == 2) {
+            ways.look_at_version_2(unified, caller, &mut refused);
+        }
+        for resource in Resource::ALL {
+            if ways.can(resource) {
+                continue;
+            }
+            let name = resource.controller();
+            let Some(hierarchy) = all
+                .iter()
+                .find(|one| one.controllers.iter().any(|controller| controller == name))
+            else {
+                continue;
+            };
+            match is_ours(&hierarchy.own) {
+                Ok(()) => ways.add_version_1(hierarchy, resource),
+                Err(error) => refused.push((resource, denied(&hierarchy.own, &error))),
+            }
+        }
+        if ways.places.iter().any(|place| place.version == 1) {
+            ways.add_count(all);
+        }
+        for resource in Resource::ALL {
+            if !ways.can(resource) {
+                ways.lacking
+                    .entry(resource)
+                    .or_insert_with(|| lack(resource, &refused));
+            }
+        }
+        let covered: Vec<Resource> = Resource::ALL
+            .into_iter()
+            .filter(|resource| ways.can(*resource))
+            .collect();
+        ways.lacking
+            .retain(|resource, _| !covered.contains(resource));
+        ways
+    }
+
+    /// Whether something can be limited.
+    #[must_use]
+    pub fn can(&self, resource: Resource) -> bool {
+        self.version_of(resource).is_some()
+    }
+
+    /// By which version something would be limited.
+    #[must_use]
+    pub fn version_of(&self, resource: Resource) -> Option<u8> {
+        let asked = self.manager.iter().map(|manager| (2, &manager.resources));
+        let places = self
+            .places
+            .iter()
+            .map(|place| (place.version, &place.resources));
+        asked
+            .chain(places)
+            .find_map(|(version, resources)| resources.contains(&resource).then_some(version))
+    }
+
+    /// Asks the service manager for a place, where that would give what these limits need and no place does, and looks again.
+    pub fn settle(&mut self, limits: &super::Limits) {
+        let Some(manager) = &self.manager else {
+            return;
+        };
+        let is_needed = |resource: &Resource| limits.of(*resource).is_some();
+        if !manager.resources.iter().any(is_needed) {
+            return;
+        }
+        let asked = super::manager::settle(manager);
+        let resources = self.manager.take().map(|manager| manager.resources);
+        match asked.and_then(|()| Self::find().map_err(|error| error.to_string())) {
+            Ok(found) => {
+                *self = found;
+                // Once is enough: what it did not give then it will not give now.
+                self.manager = None;
+            }
+            Err(why) => {
+                for resource in resources.into_iter().flatten() {
+                    if !self.can(resource) {
+                        let kind = LackKind::NotWritable;
+                        let detail = why.clone();
+                        self.lacking.insert(resource, Lack { kind, detail });
+                    }
+                }
+            }
+        }
+    }
+
+    fn look_at_version_2(
+        &mut self,
+        unified: &Hierarchy,
+        caller: &Caller,
+        refused: &mut Vec<(Resource, String)>,
+    ) {
+        let offered = controllers(&unified.point.join("cgroup.controllers")).unwrap_or_default();
+        if offered.is_empty() {
+            // A hybrid layout: the controllers are version 1's.
+            return;
+        }
+        let delegated = best_place(unified, |path| {
+            is_ours(path).is_ok() && (caller.uid != 0 || (caller.given_to_root)(path))
+        });
+        let has = delegated.as_ref().map_or(0, |place| place.resources.len());
+        let manager = find_manager(unified, caller).filter(|one| one.resources.len() > has);
+        if let Some(place) = delegated {
+            self.note_missing(&offered, &place);
+            self.places.push(place);
+        }
+        let is_asked = manager.is_some();
+        self.manager = manager;
+        if caller.uid == 0 && self.places.is_empty() && !is_asked {
+            self.places
+                .extend(best_place(unified, |path| is_ours(path).is_ok()));
+            if let Some(place) = self.places.first().cloned() {
+                self.note_missing(&offered, &place);
+            }
+        }
+        let why = match is_ours(&unified.own) {
+            Err(error) => denied(&unified.own, &error),
+            Ok(()) => format!(
+                "no controllers for groups below {} or above it",
+                unified.own.display()
+            ),
+        };
+        let socket = caller
+            .manager
+            .as_ref()
+            .map(|folder| folder.join("systemd/private"));
+        let why = match socket.filter(|_| !is_asked) {
+            Some(socket) if !socket.exists() => {
+                format!("{why}; no service manager at {}", socket.display())
+            }
+            _ => why,
+        };
+        refused.extend(offered.iter().map(|resource| (*resource, why.clone())));
+    }
+
+    /// Controllers of the hierarchy that a place does not have.
+    fn note_missing(&mut self, offered: &[Resource], place: &Place) {
+        let has: Vec<&str> = place
+            .resources
+            .iter()
+            .map(|resource| resource.controller())
+            .collect();
+        for resource in offered {
+            if !place.resources.contains(resource) {
+                self.lacking.insert(
+                    *resource,
+                    Lack {
+                        kind: LackKind::NotDelegated,
+                        detail: format!(
+                            "{} has {} and not {}",
+                            place.parent.display(),
+                            has.join(", "),
+                            resource.controller()
+                        ),
+                    },
+                );
+            }
+        }
+    }
+
+    fn add_version_1(&mut self, hierarchy: &Hierarchy, resource: Resource) {
+        let known = self
+            .places
+            .iter_mut()
+            .find(|place| place.version == 1 && place.root == hierarchy.point);
+        if let Some(place) = known {
+            place.resources.push(resource);
+            return;
+        }
+        self.places.push(Place {
+            version: 1,
+            parent: hierarchy.own.clone(),
+            name: hierarchy.name.clone(),
+            root: hierarchy.point.clone(),
+            controllers: hierarchy.controllers.join(","),
+            resources: vec![resource],
+        });
+    }
+
+    /// The hierarchy that counts CPU time, where it is not there already and can be had.
+    fn add_count(&mut self, all: &[Hierarchy]) {
+        let counts = |one: &&Hierarchy| one.controllers.iter().any(|name| name == COUNTS_CPU);
+        let Some(hierarchy) = all.iter().find(counts) else {
+            return;
+        };
+        let known = self
+            .places
+            .iter()
+            .any(|place| place.version == 1 && place.root == hierarchy.point);
+        if !known && is_ours(&hierarchy.own).is_ok() {
+            self.places.push(Place {
+                version: 1,
+                parent: hierarchy.own.clone(),
+                name: hierarchy.name.clone(),
+                root: hierarchy.point.clone(),
+                controllers: hierarchy.controllers.join(","),
+                resources: Vec::new(),
+            });
+        }
+    }
+}
+
+fn lack(resource: Resource, refused: &[(Resource, String)]) -> Lack {
+    match refused.iter().find(|(one, _)| *one == resource) {
+        Some((_, detail)) => Lack {
+            kind: LackKind::NotWritable,
+            detail: detail.clone(),
+        },
+        None => Lack {
+            kind: LackKind::NotMounted,
+            detail: resource.controller().to_owned(),
+        },
+    }
+}
+
+fn denied(path: &Path, error: &io::Error) -> String {
+    format!("{}: {}", path.display(), errno_name(error))
+}
+
+/// Whether this process may make groups in a group, and move processes in from below it.
+fn is_ours(group: &Path) -> io::Result<()> {
+    let flags = AccessFlags::W_OK | AccessFlags::X_OK;
+    access(group, flags)?;
+    access(&group.join("cgroup.procs"), AccessFlags::W_OK)?;
+    Ok(())
+}
+
+/// The nearest group at or above the runner's own that has as much as any for groups below it.
+fn best_place(unified: &Hierarchy, may: impl Fn(&Path) -> bool) -> Option<Place> {
+    let mut best: Option<Place> = None;
+    let mut name = unified.name.trim_end_matches('/');
+    let mut folder = unified.own.as_path();
+    loop {
+        if may(folder) {
+            let resources = controllers(&folder.join("cgroup.subtree_control")).unwrap_or_default();
+            let has = best.as_ref().map_or(0, |place| place.resources.len());
+            if resources.len() > has {
+                best = Some(Place {
+                    version: 2,
+                    parent: folder.to_owned(),
+                    name: name.to_owned(),
+                    root: unified.point.clone(),
+                    controllers: String::new(),
+                    resources,
+                });
+            }
+        }
+        if folder == unified.point.as_path() {
+            return best;
+        }
+        let above = (folder.parent(), name.rsplit_once('/'));
+        let (Some(parent), Some((rest, _))) = above else {
+            return best;
+        };
+        (folder, name) = (parent, rest);
+    }
+}
+
+/// The manager to ask, and which controllers its own group has.
+fn find_manager(unified: &Hierarchy, caller: &Caller) -> Option<Manager> {
+    let folder = caller.manager.as_ref()?;
+    let sockets = [folder.join("systemd/private"), folder.join("bus")];
+    let sockets: Vec<PathBuf> = sockets
+        .into_iter()
+        .filter(|path| is_socket_of(path, caller.uid))
+        .collect();
+    let uid = caller.uid;
+    let group = if uid == 0 {
+        unified.point.clone()
+    } else {
+        let manager = format!("user.slice/user-{uid}.slice/user@{uid}.service");
+        unified.point.join(manager)
+    };
+    let resources = controllers(&group.join("cgroup.controllers")).ok()?;
+    (!sockets.is_empty() && !resources.is_empty()).then_some(Manager { sockets, resources })
+}
+
+/// A socket that this very user's manager listens on, and no link to another.
+fn is_socket_of(path: &Path, uid: u32) -> bool {
+    use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+    std::fs::symlink_metadata(path)
+        .is_ok_and(|found| found.file_type().is_socket() && found.uid() == uid)
+}
+
+/// Those controllers of a file that limits are made of.
+fn controllers(file: &Path) -> io::Result<Vec<Resource>> {
+    let text = pseudo::read_text(file)?;
+    let has = |resource: &Resource| {
+        text.split_whitespace()
+            .any(|name| name == resource.controller())
+    };
+    Ok(Resource::ALL.into_iter().filter(has).collect())
+}
+
+#[cfg(test)]
+#[path = "ways/tests.rs"]
+mod tests;
