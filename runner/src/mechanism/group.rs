@@ -2,12 +2,13 @@
 //!
 //! Each run has leaf groups of its own, one in each hierarchy that is needed; they are made for it and removed after it,
 //! and nothing in a group that exists is changed. [`ways`] says where they can be made, [`leaf`] makes and limits one,
-//! [`figures`] reads what it counted, [`mark`] finds what killed runners left, [`manager`] asks systemd for a place.
+//! [`figures`] reads what it counted, [`mark`] finds what killed runners left, [`manager`] asks systemd for a place, over [`bus`].
 //!
 //! How a process comes in matters: a write to `cgroup.procs` waits for all processors (synchronize_rcu, 4 to 10 ms).
 //! Version 2 makes it there ([`Group::place`], CLONE_INTO_CGROUP), and in version 1 it comes in by itself while it has
 //! one thread ([`Group::doors`], [`enter`]); neither waits.
 
+mod bus;
 mod figures;
 mod leaf;
 mod manager;

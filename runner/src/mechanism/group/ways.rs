@@ -114,16 +114,24 @@ impl Ways {
     /// # Errors
     /// /proc does not tell about groups.
     pub fn find() -> io::Result<Self> {
+        Self::find_as(&Caller::current())
+    }
+
+    fn find_without_manager() -> io::Result<Self> {
+        Self::find_as(&Caller {
+            manager: None,
+            ..Caller::current()
+        })
+    }
+
+    fn find_as(caller: &Caller) -> io::Result<Self> {
         let mounts = pseudo::read_text("/proc/self/mountinfo")?;
         let membership = match pseudo::read_text("/proc/self/cgroup") {
             // A kernel without control groups.
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             read => read?,
         };
-        Ok(Self::among(
-            &hierarchies(&mounts, &membership),
-            &Caller::current(),
-        ))
+        Ok(Self::among(&hierarchies(&mounts, &membership), caller))
     }
 
     pub(super) fn among(all: &[Hierarchy], caller: &Caller) -> Self {
@@ -195,22 +203,29 @@ impl Ways {
         if !manager.resources.iter().any(is_needed) {
             return;
         }
-        let asked = super::manager::settle(manager);
-        let resources = self.manager.take().map(|manager| manager.resources);
-        match asked.and_then(|()| Self::find().map_err(|error| error.to_string())) {
-            Ok(found) => {
-                *self = found;
-                // Once is enough: what it did not give then it will not give now.
-                self.manager = None;
+        // Once is enough: what it does not give now it will not give later.
+        let refused = super::manager::settle(manager).err();
+        let found = Self::find_without_manager();
+        let asked_for = self.manager.take().map(|manager| manager.resources);
+        match found {
+            Ok(found) => *self = found,
+            Err(error) => {
+                let why = format!("read /proc: {}", errno_name(&error));
+                self.refuse(asked_for.unwrap_or_default(), &why);
+                return;
             }
-            Err(why) => {
-                for resource in resources.into_iter().flatten() {
-                    if !self.can(resource) {
-                        let kind = LackKind::NotWritable;
-                        let detail = why.clone();
-                        self.lacking.insert(resource, Lack { kind, detail });
-                    }
-                }
+        }
+        if let Some(why) = refused {
+            self.refuse(asked_for.unwrap_or_default(), &why);
+        }
+    }
+
+    fn refuse(&mut self, resources: Vec<Resource>, why: &str) {
+        for resource in resources {
+            if !self.can(resource) {
+                let kind = LackKind::NotWritable;
+                let detail = why.to_owned();
+                self.lacking.insert(resource, Lack { kind, detail });
             }
         }
     }
