@@ -2,6 +2,7 @@
 
 use super::{FAILED, Global, NEGATIVE, report};
 use crate::host::capability::{Capability, Finding, try_all};
+use crate::mechanism::group;
 
 /// Without these the embedded runtime builds no sandbox at all.
 const ESSENTIAL: [&str; 2] = ["user-namespace", "mount-namespace"];
@@ -16,7 +17,8 @@ pub(super) fn run(global: &Global) -> u8 {
             return FAILED;
         }
     };
-    let capabilities = try_all(&facts);
+    let mut capabilities = try_all(&facts);
+    capabilities.push(group::tried(&facts));
     let lacks = |one: &&Capability| {
         let essential =
             ESSENTIAL.contains(&one.name) || facts.uid == 0 && one.name == ESSENTIAL_FOR_ROOT;

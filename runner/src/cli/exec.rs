@@ -493,6 +493,9 @@ fn doctor_hint(obstacle: &str) -> &'static str {
         Reason::NAMESPACE_REFUSED,
         Reason::MECHANISM_FAILED,
         Reason::SUPPLEMENTARY_GROUPS_KEPT,
+        Reason::NO_RESOURCE_GROUPS,
+        Reason::RESOURCE_GROUPS_NOT_WRITABLE,
+        Reason::CONTROLLER_NOT_DELEGATED,
     ];
     if of_this_host
         .iter()

@@ -18,6 +18,9 @@ use crate::sys::errno_name;
 /// Controllers that limits are made of; where none of them is offered there is nothing to try.
 const USED: &[&str] = &["cpu", "memory", "pids"];
 
+/// The group that a runner is in, in a scope that it got from a service manager.
+pub const OWN_GROUP: &str = "containment-runner";
+
 pub(super) fn facts(gaps: &mut Gaps) -> CgroupFacts {
     let Some(mounts) = gaps.read("cgroup", Path::new("/proc/self/mountinfo")) else {
         return CgroupFacts {
@@ -155,6 +158,8 @@ fn subtree(mountinfo: &str, gaps: &mut Gaps) -> Option<Subtree> {
     let candidates = [own, Path::new(mount.point).join(manager)];
     candidates
         .into_iter()
+        // What a run got for itself alone is no fact of the host.
+        .filter(|path| !path.ends_with(OWN_GROUP))
         .find_map(|path| usable(path, uid, gaps))
 }
 

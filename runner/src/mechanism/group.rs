@@ -13,6 +13,7 @@ mod figures;
 mod leaf;
 mod manager;
 mod mark;
+mod trial;
 mod ways;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 pub use figures::Figures;
 pub use leaf::{Kept, cpu_value};
+pub use trial::tried;
 pub use ways::{Lack, LackKind, Manager, Place, Ways};
 
 use super::{Failure, Outcomes};

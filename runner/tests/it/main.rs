@@ -25,6 +25,7 @@ mod kills;
 mod lacking;
 mod launder;
 mod leftovers;
+mod limits;
 mod matrix;
 mod network;
 mod order;

@@ -137,10 +137,7 @@ fn arguments_that_are_no_text_are_escaped() {
 fn refused_and_missing_programs_are_recorded_as_not_executed() {
     let world = ready!();
     for (flags, program, code, reason) in [
-        ("--require memory", "true", 126, "refused"),
-        ("--memory 64M", "true", 126, "refused"),
-        ("--cpu 0.5", "true", 126, "refused"),
-        ("--processes 5", "true", 126, "refused"),
+        ("--require disk --write .", "true", 126, "refused"),
         ("", "no-such-program", 127, "not-found"),
         ("", "/etc", 127, "not-executable"),
     ] {
@@ -156,11 +153,13 @@ fn refused_and_missing_programs_are_recorded_as_not_executed() {
         assert!(result.stdout.is_none() && result.duration_us.is_none());
     }
     // The same, carried out: the loss is recorded instead.
-    let ran = world.exec("--best-effort --memory 64M", &["true"]).ended(0);
-    assert!(ran.err.contains("memory"), "{}", ran.err);
+    let ran = world.exec("--best-effort --require disk --write .", &["true"]);
+    let ran = ran.ended(0);
+    assert!(ran.err.contains("disk"), "{}", ran.err);
     let run = world.last();
     assert_eq!(run.execution.verdict.as_str(), "controls-missing");
-    assert_eq!(run.reason("memory"), Some("needs-resource-groups"));
+    let reason = run.reason("disk").unwrap();
+    assert!(reason.starts_with("needs-quota (/"), "{reason}");
 }
 
 fn artifacts(world: &World) -> Vec<Artifact> {

@@ -93,6 +93,17 @@ pub(crate) fn no_sandbox() -> Option<&'static str> {
     found.as_deref()
 }
 
+/// Why the caller of this world can have no limits on a whole tree, as `runner doctor` found by trying.
+pub(crate) fn no_groups(world: &World) -> Option<String> {
+    let found = world.run("--json doctor").json();
+    let all = found["capabilities"].as_array().unwrap();
+    let groups = all
+        .iter()
+        .find(|one| one["name"] == "resource-groups")
+        .unwrap();
+    (groups["works"] != true).then(|| groups["error"].to_string())
+}
+
 impl World {
     pub(crate) fn new() -> Self {
         let base = tempfile::tempdir().unwrap();

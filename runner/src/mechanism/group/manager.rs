@@ -14,13 +14,11 @@ use std::time::{Duration, Instant};
 use super::bus::{Body, Connection, Method, Value};
 use super::leaf::write_to;
 use super::{Manager, Resource, mark};
-use crate::host::cgroup::hierarchies;
+use crate::host::cgroup::{OWN_GROUP, hierarchies};
 use crate::sys::{errno_name, pseudo};
 
 /// How long the manager may take from its answer to having moved this process.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// This process's own group in the scope.
-const OWN: &str = "containment-runner";
 
 /// Has the manager move this process into a scope of its own, and makes that ready for groups; why not, for people.
 pub(super) fn settle(manager: &Manager) -> Result<(), String> {
@@ -97,7 +95,7 @@ fn await_scope(name: &str) -> Result<PathBuf, String> {
 
 /// Moves this process into a group of its own in the scope, and switches controllers on for groups beside it.
 fn make_ready(scope: &Path, resources: &[Resource]) -> Result<(), String> {
-    let own = scope.join(OWN);
+    let own = scope.join(OWN_GROUP);
     std::fs::create_dir(&own)
         .map_err(|error| format!("make {}: {}", own.display(), errno_name(&error)))?;
     let write = |path: PathBuf, text: &str| {
