@@ -440,14 +440,9 @@ fn tell(global: &Global, args: &ExecArgs, finished: &Finished, folder: &Path) {
         report::error_line(&text);
         return;
     }
-    let lost: Vec<String> = finished
-        .controls
-        .unsupported
-        .iter()
-        .map(|gap| format!("{} ({})", gap.control, gap.reason))
-        .collect();
+    let lost = &finished.controls.unsupported;
     if !lost.is_empty() {
-        report::warning_line(&format!("not in force: {}", lost.join(", ")));
+        report::warning_line(&format!("not in force: {}", super::plan::by_reason(lost)));
     }
     if !global.quiet {
         let verdict = finished.body.verdict;

@@ -363,6 +363,37 @@ mod tests {
     }
 
     #[test]
+    fn who_is_not_in_the_group_is_under_no_limit_of_it() {
+        let mut ways = Ways::find().unwrap();
+        // The manager would move the test itself.
+        ways.manager = None;
+        let limits = Limits {
+            tasks: Some(4),
+            ..Limits::default()
+        };
+        let (group, _) = Group::make(&ways, &limits);
+        let Some(group) = group else {
+            return eprintln!("SKIPPED: this host allows no groups");
+        };
+        assert_eq!(group.kept(Resource::Tasks).unwrap().value, "4 tasks");
+        let mut outcomes = Outcomes::default();
+        let own = std::process::id().cast_signed();
+        group.confirm(own, &mut outcomes);
+        assert!(
+            matches!(outcomes.of("group-pids"), super::super::Outcome::Failed(failure) if failure.error == "no-effect"),
+            "{outcomes:?}"
+        );
+        let folders: Vec<_> = group
+            .leaves
+            .iter()
+            .map(|leaf| leaf.folder.clone())
+            .collect();
+        assert!(folders.iter().all(|folder| folder.is_dir()));
+        group.remove().unwrap();
+        assert!(!folders.iter().any(|folder| folder.exists()));
+    }
+
+    #[test]
     fn files_are_named_as_a_limit_names_them() {
         assert_eq!(Resource::Cpu.file(2), "cgroup-v2 cpu.max");
         assert_eq!(Resource::Memory.file(1), "cgroup-v1 memory.limit_in_bytes");

@@ -6,7 +6,7 @@ mod left;
 use ledger::facts::execution::{Observed, Outcome};
 
 use crate::evidence::Run;
-use crate::world::{World, no_groups, program, ready, skip};
+use crate::world::{Ran, World, no_groups, program, ready, skip};
 
 /// A world whose caller can have limits, and in which python3 is; else says why not.
 macro_rules! limited {
@@ -285,6 +285,39 @@ for folder, _, _ in os.walk('/'):
         .exec(&format!("{flags} --write ."), &["true"])
         .ended(126);
     assert!(ran.err.contains("disk: needs-quota"), "{}", ran.err);
+}
+
+#[test]
+fn a_limit_that_fails_or_has_no_effect_is_not_declared() {
+    let world = limited!("a_limit_that_fails");
+    for (mechanism, control, flags) in [
+        ("group-memory", "memory", "--memory 64M"),
+        ("group-pids", "processes", "--processes 9"),
+        ("group-cpu", "cpu", "--cpu 0.5"),
+    ] {
+        for (kind, reason) in [("fail", "mechanism-failed"), ("void", "no-effect")] {
+            let fault = format!("{mechanism}={kind}");
+            let run = |flags: &str| {
+                let mut command = world.exec_command(flags, &["true"]);
+                command.env("RUNNER_FAULT", &fault);
+                Ran::of(command.output().unwrap())
+            };
+            let ran = run(flags).ended(126);
+            let said = format!("{control}: {reason} (");
+            assert!(ran.err.contains(&said), "{fault}: {}", ran.err);
+            let mut plan = world.command(["plan"]);
+            plan.args(flags.split(' ')).args(["--", "true"]);
+            let ran = Ran::of(plan.env("RUNNER_FAULT", &fault).output().unwrap());
+            assert!(ran.ended(126).out.contains(reason), "{fault}");
+            run(&format!("--best-effort {flags}")).ended(0);
+            let run = world.last();
+            assert_eq!(run.execution.verdict.as_str(), "controls-missing");
+            assert!(run.reason(control).unwrap().starts_with(reason), "{fault}");
+            for other in ["memory", "processes", "cpu"] {
+                assert_eq!(run.declares(other), other != control, "{fault}: {other}");
+            }
+        }
+    }
 }
 
 #[test]

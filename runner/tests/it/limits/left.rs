@@ -53,7 +53,7 @@ fn nothing_is_left_after_two_hundred_runs() {
         pids.push(child.id());
         child.wait().unwrap();
     }
-    assert_eq!(groups_of(&pids), [PathBuf::new(); 0]);
+    assert_eq!(groups_of(&pids), Vec::<PathBuf>::new());
     assert_eq!(world.evidence().runs().len(), 200);
 }
 
@@ -87,7 +87,7 @@ fn what_a_killed_runner_leaves_goes_with_the_next_run() {
         });
     }
     world.exec(FLAGS, &["true"]).ended(0);
-    assert_eq!(groups_of(&killed), [PathBuf::new(); 0]);
+    assert_eq!(groups_of(&killed), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -107,5 +107,5 @@ fn a_plan_and_a_refused_run_leave_no_group() {
         pids.push(child.id());
         assert_eq!(child.wait().unwrap().code(), Some(code), "{arguments}");
     }
-    assert_eq!(groups_of(&pids), [PathBuf::new(); 0]);
+    assert_eq!(groups_of(&pids), Vec::<PathBuf>::new());
 }
