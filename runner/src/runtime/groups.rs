@@ -32,6 +32,16 @@ pub(super) fn make(limits: &Limits, outcomes: &mut Outcomes) -> Option<Group> {
     group
 }
 
+/// What pid 1 is told of the doors that follow its specification: for each, what is lost where it cannot come in.
+pub(super) fn doors(group: Option<&Group>) -> Vec<Vec<String>> {
+    let doors = group.into_iter().flat_map(Group::doors);
+    let names = |resources: &[Resource]| {
+        let names = resources.iter().map(|resource| resource.mechanism());
+        names.map(str::to_owned).collect()
+    };
+    doors.map(|(resources, _)| names(resources)).collect()
+}
+
 /// Names in what is declared the limits as they were read back.
 pub(super) fn say(effect: &mut Effect, plan: &Plan, group: Option<&Group>) {
     for resource in Resource::ALL {

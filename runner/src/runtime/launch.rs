@@ -284,7 +284,8 @@ fn exchange(
     // Of each read and write; where most of the time is spent is the wait for the first byte.
     limit(Some(REPORT_WITHIN))?;
     let mut sent = wire::send(control, spec);
-    for (_, door) in group.into_iter().flat_map(Group::doors) {
+    let doors = group.into_iter().flat_map(Group::doors);
+    for (_, door) in doors.take(spec.groups.len()) {
         sent = sent.and_then(|()| wire::send_descriptor(control, door));
     }
     for descriptor in planted.iter().chain(terminal) {

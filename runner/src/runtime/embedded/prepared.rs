@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ledger::facts::control::Control;
 use ledger::facts::policy::{Nesting, NetworkMode};
 
-use super::{ablation, begin, error_chain, launch, tree};
+use super::{ablation, begin, error_chain, groups, launch, tree};
 use crate::init::wire::Spec;
 use crate::mechanism::group::{Group, Resource};
 use crate::mechanism::landlock::LandlockSpec;
@@ -72,11 +72,7 @@ impl Prepared {
             terminal: plan.job.terminal,
             owns_tree: has(libc::CLONE_NEWPID),
             caller_terminal: plan.job.caller_terminal.is_some(),
-            groups: group
-                .into_iter()
-                .flat_map(Group::doors)
-                .map(mechanisms)
-                .collect(),
+            groups: groups::doors(group),
             own_group: group.is_some() && has(libc::CLONE_NEWCGROUP),
             leaves_tree: false,
             planted: u32::try_from(planted.len()).unwrap_or(u32::MAX),
@@ -94,12 +90,6 @@ impl Prepared {
             mapped,
         })
     }
-}
-
-/// What is lost where pid 1 does not come in.
-fn mechanisms((resources, _): (&[Resource], &OwnedFd)) -> Vec<String> {
-    let names = resources.iter().map(|resource| resource.mechanism());
-    names.map(str::to_owned).collect()
 }
 
 fn refused_owner(error: MapOwnersError) -> LaunchError {

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
+use super::unified::is_socket_of;
 use super::*;
 
 const UID: u32 = 1000;
