@@ -12,6 +12,8 @@ use crate::sys::{self, Ended};
 
 /// How long one check may take.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
+/// How long one may that fills hundreds of mebibytes, for which a limit of the sandbox's may leave it half a CPU and less.
+pub(crate) const FILLING: Duration = Duration::from_secs(8);
 
 /// Longest message of a child.
 const MAX_MESSAGE_BYTES: usize = 4_096;
@@ -28,6 +30,7 @@ pub(crate) fn answers_by(fd: RawFd) -> bool {
 pub(crate) struct Started {
     pid: i32,
     answer: PipeReader,
+    deadline: Duration,
     until: Instant,
 }
 
@@ -40,7 +43,12 @@ pub(crate) fn start(
     let until = Instant::now() + deadline;
     let (answer, mut tell) = pipe()?;
     match sys::child()? {
-        Some(pid) => Ok(Started { pid, answer, until }),
+        Some(pid) => Ok(Started {
+            pid,
+            answer,
+            deadline,
+            until,
+        }),
         None => {
             drop(answer);
             ANSWERS_BY.store(tell.as_raw_fd(), Ordering::Relaxed);
@@ -67,7 +75,7 @@ impl Started {
             }
             let left = self.until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let text = format!("no answer within {} ms", DEADLINE.as_millis());
+                let text = format!("no answer within {} ms", self.deadline.as_millis());
                 break Seen::error(Cause::Errno(ETIMEDOUT), text);
             }
             if message.len() >= MAX_MESSAGE_BYTES {

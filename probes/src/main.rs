@@ -95,7 +95,11 @@ fn refuse(row: &Row, unusable: &Unusable) -> std::io::Result<()> {
 }
 
 fn answer(row: &Row, parameters: &Parameters) -> std::io::Result<()> {
-    let start = |check: &checks::Check| isolate::start(check.attack, parameters, DEADLINE);
+    let deadline = match row.control {
+        "memory" | "disk" => isolate::FILLING,
+        _ => DEADLINE,
+    };
+    let start = |check: &checks::Check| isolate::start(check.attack, parameters, deadline);
     let mut ahead = Vec::new();
     if row.at_once {
         ahead.extend(row.checks.iter().map(start));

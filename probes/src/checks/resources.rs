@@ -183,8 +183,10 @@ pub(crate) fn children(parameters: &Parameters) -> Seen {
                 None => {
                     drop(open);
                     volunteer();
-                    let code = fill(twice / 4, 0x51ed_270b + number, || {
+                    let code = fill(twice / 4, 0x51ed_270b + number, move || {
                         let _told = (&tell).write_all(b"1");
+                        // Held on to, it would hide that another one was killed.
+                        drop(tell);
                         wait_at(&gate);
                     });
                     sys::exit_now(code);

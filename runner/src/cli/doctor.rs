@@ -4,6 +4,7 @@ use ledger::facts::policy::Catalogued;
 
 use super::{FAILED, Global, NEGATIVE, report};
 use crate::host::capability::{Capability, Finding, try_all};
+use crate::mechanism::group;
 use crate::plan::{self, Input, Job, Plan, Runtime};
 use crate::runtime::bwrap::Bwrap;
 use crate::runtime::unshare::Unshare;
@@ -23,6 +24,7 @@ pub(super) fn run(global: &Global) -> u8 {
     };
     let mut capabilities = try_all(&facts);
     capabilities.extend(programs());
+    capabilities.push(group::tried(&facts));
     let lacks = |one: &&Capability| {
         let essential =
             ESSENTIAL.contains(&one.name) || facts.uid == 0 && one.name == ESSENTIAL_FOR_ROOT;

@@ -450,27 +450,45 @@ fn tell(global: &Global, args: &ExecArgs, finished: &Finished, folder: &Path) {
         report::error_line(&text);
         return;
     }
-    let lost: Vec<String> = finished
-        .controls
-        .unsupported
-        .iter()
-        .map(|gap| format!("{} ({})", gap.control, gap.reason))
-        .collect();
+    let lost = &finished.controls.unsupported;
     if !lost.is_empty() {
-        report::warning_line(&format!("not in force: {}", lost.join(", ")));
+        report::warning_line(&format!("not in force: {}", super::plan::by_reason(lost)));
     }
     if !global.quiet {
         let verdict = finished.body.verdict;
-        let what = match (verdict, result.exit_code, result.signal) {
-            (Verdict::Failed, Some(code), _) => format!(" (exit status {code})"),
-            (Verdict::Failed, _, Some(signal)) => format!(" (signal {signal})"),
-            _ => String::new(),
+        let how = match (verdict, result.exit_code, result.signal) {
+            (Verdict::Failed, Some(code), _) => Some(format!("exit status {code}")),
+            (Verdict::Failed, _, Some(signal)) => Some(format!("signal {signal}")),
+            _ => None,
+        };
+        let why: Vec<String> = how.into_iter().chain(out_of_memory(finished)).collect();
+        let what = match why.as_slice() {
+            [] => String::new(),
+            why => format!(" ({})", why.join("; ")),
         };
         report::notice_line(&format!(
             "record {sequence}: {verdict}{what}, in {}",
             folder.display()
         ));
     }
+}
+
+/// That memory ran out, in words: a signal or a status of the workload's own does not tell.
+fn out_of_memory(finished: &Finished) -> Option<String> {
+    let kills = finished.body.observed.as_ref()?.oom_kills?.value();
+    if kills == 0 {
+        return None;
+    }
+    let declared = &finished.controls.declared;
+    let limit = declared
+        .iter()
+        .find(|declared| declared.control == Control::Memory)
+        .and_then(|declared| declared.value.as_deref());
+    let limit = limit.map_or_else(String::new, |limit| format!(" at its limit of {limit}"));
+    let processes = if kills == 1 { "process" } else { "processes" };
+    Some(format!(
+        "memory ran out{limit}, the kernel killed {kills} {processes}"
+    ))
 }
 
 /// The doctor knows about what the kernel refused, not about what this version lacks.
@@ -482,6 +500,9 @@ fn doctor_hint(obstacle: &str) -> &'static str {
         Reason::SUPPLEMENTARY_GROUPS_KEPT,
         Reason::RUNTIME_MISSING,
         Reason::LAUNCHER_FAILED,
+        Reason::NO_RESOURCE_GROUPS,
+        Reason::RESOURCE_GROUPS_NOT_WRITABLE,
+        Reason::CONTROLLER_NOT_DELEGATED,
     ];
     if of_this_host
         .iter()

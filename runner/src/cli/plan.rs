@@ -192,8 +192,8 @@ fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: Option<Option<Second>>
     report::print(&text);
 }
 
-/// `memory, cpu (needs-resource-groups)`; what is merely not launched follows from the rest.
-fn by_reason(missing: &[Unsupported]) -> String {
+/// `memory, cpu (no-resource-groups)`; what is merely not launched follows from the rest.
+pub(super) fn by_reason(missing: &[Unsupported]) -> String {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for gap in missing {
         let (reason, control) = (gap.reason.as_str(), gap.control.as_str());

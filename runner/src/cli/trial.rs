@@ -7,8 +7,9 @@ use ledger::facts::control::Control;
 use ledger::facts::policy::{Mode, NetworkMode};
 
 use crate::host::capability::map_workload_ids;
-use crate::mechanism::Failure;
-use crate::plan::{LaunchError, Plan, Reason, Runtime, Why};
+use crate::mechanism::group::{Group, Resource};
+use crate::mechanism::{Failure, Outcome};
+use crate::plan::{self, Answer, LaunchError, Plan, Reason, Runtime, Why};
 use crate::sys::clone::Placeholder;
 
 /// The namespaces without which nothing is built.
@@ -61,7 +62,10 @@ fn try_embedded(plan: &mut Plan) -> Would {
                         lost.insert(control, why.clone());
                     }
                 }
-                None => lost.extend(namespaces_refused(plan.policy.network.mode)),
+                None => {
+                    lost.extend(namespaces_refused(plan.policy.network.mode));
+                    lost.extend(limits_refused(plan));
+                }
             }
             ids.is_some()
         }
@@ -110,6 +114,42 @@ fn ids_refused(as_root: bool) -> Option<Why> {
         reason: Reason::MECHANISM_FAILED,
         detail: Some(Failure::call("map the ids of workloads", &error).to_string()),
     })
+}
+
+/// Limits that control groups do not take, tried with groups that are removed at once.
+fn limits_refused(plan: &Plan) -> BTreeMap<Control, Why> {
+    let limits = plan::limits(&plan.policy, &plan.job, 0);
+    let made = plan::with_ways(|ways| {
+        ways.settle(&limits);
+        Group::make(ways, &limits).1
+    });
+    let mut lost = BTreeMap::new();
+    for resource in Resource::ALL {
+        let control = resource.control();
+        // A template's own means are its own.
+        let is_ours = |intent: &plan::Intent| intent.mechanism.starts_with("cgroup-v");
+        if !plan.intended.get(&control).is_some_and(is_ours) {
+            continue;
+        }
+        // Asking may have shown that there is no place.
+        if let Some(Answer::Cannot(why)) = plan::answer_limit(control, &plan.policy) {
+            lost.insert(control, why);
+            continue;
+        }
+        let outcome = made
+            .as_ref()
+            .map_or(&Outcome::Skipped, |made| made.of(resource.mechanism()));
+        if let Outcome::Failed(failure) = outcome {
+            let reason = if failure.error == "no-effect" {
+                Reason::NO_EFFECT
+            } else {
+                Reason::MECHANISM_FAILED
+            };
+            let detail = Some(failure.to_string());
+            lost.insert(control, Why { reason, detail });
+        }
+    }
+    lost
 }
 
 /// Controls that rest on a namespace which is refused while the needed ones are made.

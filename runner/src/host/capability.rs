@@ -8,7 +8,7 @@ use std::io;
 
 use std::process::{Command, Stdio};
 
-use ledger::facts::host::{CgroupLayout, HostFacts};
+use ledger::facts::host::HostFacts;
 
 use super::account::{FIRST_HOST_ID, HOST_IDS};
 use crate::sys::attempt::{Attempt, attempt};
@@ -160,7 +160,6 @@ pub fn try_all(facts: &HostFacts) -> Vec<Capability> {
             "Linux 5.0",
         ),
         terminal(),
-        groups(facts),
     ]);
     all
 }
@@ -456,53 +455,6 @@ fn terminal() -> Capability {
     }
 }
 
-/// Limits on a whole tree: what [`HostFacts`] found by making a throwaway group.
-fn groups(facts: &HostFacts) -> Capability {
-    let needed = ["cpu", "memory", "pids"];
-    let missing: Vec<&str> = needed
-        .into_iter()
-        .filter(|name| !facts.cgroup.delegated.iter().any(|found| found == name))
-        .collect();
-    let failure = facts
-        .unmeasured
-        .iter()
-        .flatten()
-        .find(|gap| gap.field == "cgroup.delegated");
-    let finding = match failure {
-        _ if missing.is_empty() => Finding::Works(Some(facts.cgroup.delegated.join(", "))),
-        Some(gap) => Finding::Fails {
-            error: gap.reason.clone(),
-        },
-        None => Finding::Fails {
-            error: format!(
-                "no {} in a group that this user may write to",
-                missing.join(", ")
-            ),
-        },
-    };
-    let advice = (!missing.is_empty()).then(|| {
-        let advice = match facts.cgroup.layout {
-            CgroupLayout::V2 => {
-                "a login session with a user manager (loginctl enable-linger), and `Delegate=cpu memory pids` in a \
-                 drop-in of user@.service"
-            }
-            CgroupLayout::Hybrid | CgroupLayout::V1 => {
-                "control groups of version 2 alone (boot option systemd.unified_cgroup_hierarchy=1)"
-            }
-            CgroupLayout::None => "a mounted control group file system of version 2 at /sys/fs/cgroup",
-        };
-        advice.to_owned()
-    });
-    Capability {
-        name: "resource-groups",
-        purpose: "memory, processes, cpu: limits on the whole tree",
-        tried: "make and remove a group in the runner's own version 2 group, or its user's"
-            .to_owned(),
-        finding,
-        advice,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -568,23 +520,5 @@ mod tests {
         assert_eq!(first_range(text, 1001, None), Some(200_000));
         assert_eq!(first_range(text, 7, Some("empty")), None);
         assert_eq!(first_range(text, 7, Some("nobody")), None);
-    }
-
-    #[test]
-    fn missing_controllers_are_named() {
-        let mut facts = facts();
-        facts.unmeasured = None;
-        facts.cgroup.layout = CgroupLayout::V2;
-        facts.cgroup.delegated = vec!["memory".into(), "pids".into()];
-        let groups = groups(&facts);
-        assert_eq!(
-            groups.finding,
-            Finding::Fails {
-                error: "no cpu in a group that this user may write to".into()
-            }
-        );
-        assert!(groups.advice.unwrap().contains("Delegate="));
-        facts.cgroup.delegated.push("cpu".into());
-        assert!(super::groups(&facts).finding.works());
     }
 }

@@ -1,8 +1,9 @@
 //! How control groups are laid out, and which controllers the runner may use (cgroups(7)).
 //!
-//! Version 1 hierarchies are looked at, never touched. Of version 2 a subtree counts as delegated when a throwaway
-//! group could be made in it; that is tried only in the runner's own group or in its user's manager, and only where
-//! the group belongs to the user, or, for root, where systemd marked it as delegated or there is no systemd.
+//! For the host record version 1 hierarchies are looked at, never touched. Of version 2 a subtree counts as delegated
+//! when a throwaway group could be made in it; that is tried only in the runner's own group or in its user's manager, and
+//! only where the group belongs to the user, or, for root, where systemd marked it as delegated or there is no systemd.
+//! [`hierarchies`] is what limits are made from.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -16,6 +17,9 @@ use crate::sys::errno_name;
 
 /// Controllers that limits are made of; where none of them is offered there is nothing to try.
 const USED: &[&str] = &["cpu", "memory", "pids"];
+
+/// The group that a runner is in, in a scope that it got from a service manager.
+pub const OWN_GROUP: &str = "containment-runner";
 
 pub(super) fn facts(gaps: &mut Gaps) -> CgroupFacts {
     let Some(mounts) = gaps.read("cgroup", Path::new("/proc/self/mountinfo")) else {
@@ -38,9 +42,12 @@ struct Mount<'a> {
     version: u8,
     root: &'a str,
     point: &'a str,
+    /// Of version 1 its controllers are among them.
+    options: &'a str,
 }
 
-/// Lines of mountinfo (proc_pid_mountinfo(5)): root and mount point are fields 4 and 5, the type follows ` - `.
+/// Lines of mountinfo (proc_pid_mountinfo(5)): root and mount point are fields 4 and 5, type, source and options of the
+/// file system follow ` - `.
 fn mounts(mountinfo: &str) -> impl Iterator<Item = Mount<'_>> {
     mountinfo.lines().filter_map(|line| {
         let (place, kind) = line.split_once(" - ")?;
@@ -54,8 +61,74 @@ fn mounts(mountinfo: &str) -> impl Iterator<Item = Mount<'_>> {
             version,
             root: fields.next()?,
             point: fields.next()?,
+            options: kind.split(' ').nth(2).unwrap_or_default(),
         })
     })
+}
+
+/// A hierarchy of control groups as this process sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hierarchy {
+    /// 1 or 2.
+    pub version: u8,
+    /// Its controllers, of version 1; those of version 2 stand in its files, and differ from group to group.
+    pub controllers: Vec<String>,
+    /// Where it is mounted.
+    pub point: PathBuf,
+    /// This process's own group, as a folder.
+    pub own: PathBuf,
+    /// The same as /proc/PID/cgroup says it.
+    pub name: String,
+}
+
+/// The hierarchies of control groups in which this process has a group that it can see, from the texts of
+/// /proc/self/mountinfo and /proc/self/cgroup.
+#[must_use]
+pub fn hierarchies(mountinfo: &str, membership: &str) -> Vec<Hierarchy> {
+    let mut found: Vec<Hierarchy> = Vec::new();
+    for mount in mounts(mountinfo) {
+        // `4:memory:/user/1`; `0::/user/1` is version 2.
+        let line = membership.lines().find_map(|line| {
+            let (_, rest) = line.split_once(':')?;
+            let (controllers, path) = rest.split_once(':')?;
+            let fits = if mount.version == 2 {
+                controllers.is_empty()
+            } else {
+                !controllers.is_empty()
+                    && controllers
+                        .split(',')
+                        .all(|name| mount.options.split(',').any(|option| option == name))
+            };
+            fits.then_some((controllers, path))
+        });
+        let Some((controllers, name)) = line else {
+            continue;
+        };
+        let Some(own) = below(&mount, name) else {
+            continue;
+        };
+        let known = |one: &Hierarchy| one.version == mount.version && one.name == name;
+        let controllers: Vec<String> = controllers
+            .split(',')
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect();
+        // Mounted twice.
+        if found
+            .iter()
+            .any(|one| known(one) && one.controllers == controllers)
+        {
+            continue;
+        }
+        found.push(Hierarchy {
+            version: mount.version,
+            controllers,
+            point: mount.point.into(),
+            own,
+            name: name.to_owned(),
+        });
+    }
+    found
 }
 
 fn layout(mountinfo: &str) -> CgroupLayout {
@@ -85,6 +158,8 @@ fn subtree(mountinfo: &str, gaps: &mut Gaps) -> Option<Subtree> {
     let candidates = [own, Path::new(mount.point).join(manager)];
     candidates
         .into_iter()
+        // What a run got for itself alone is no fact of the host.
+        .filter(|path| !path.ends_with(OWN_GROUP))
         .find_map(|path| usable(path, uid, gaps))
 }
 
@@ -93,6 +168,11 @@ fn own_group(mount: &Mount<'_>, membership: &str) -> Option<PathBuf> {
     let path = membership
         .lines()
         .find_map(|line| line.strip_prefix("0::"))?;
+    below(mount, path)
+}
+
+/// A group by its folder.
+fn below(mount: &Mount<'_>, path: &str) -> Option<PathBuf> {
     // In a group namespace paths outside it begin with /.. and lie outside the mount.
     let below = path.strip_prefix(mount.root.trim_end_matches('/'))?;
     let is_below = below.is_empty() || below.starts_with('/');
@@ -104,7 +184,7 @@ fn own_group(mount: &Mount<'_>, membership: &str) -> Option<PathBuf> {
 
 fn usable(path: PathBuf, uid: u32, gaps: &mut Gaps) -> Option<Subtree> {
     let owner = fs::symlink_metadata(&path).ok()?.uid();
-    if owner != uid || (uid == 0 && !given_to_root(&path)) {
+    if owner != uid || (uid == 0 && !is_given_to_root(&path)) {
         return None;
     }
     let text = gaps.read("cgroup.delegated", &path.join("cgroup.controllers"))?;
@@ -138,8 +218,10 @@ fn usable(path: PathBuf, uid: u32, gaps: &mut Gaps) -> Option<Subtree> {
     }
 }
 
-/// systemd says who owns a group below it by an attribute; without systemd the group is ours.
-fn given_to_root(path: &Path) -> bool {
+/// Whether a version 2 group was given to root to make groups in: systemd says who owns a group below it by an attribute;
+/// without systemd every group is root's.
+#[must_use]
+pub fn is_given_to_root(path: &Path) -> bool {
     let has_systemd = Path::new("/run/systemd/system").exists();
     let marked = ["trusted.delegate", "user.delegate"];
     !has_systemd
@@ -173,6 +255,7 @@ mod tests {
                 version: 2,
                 root,
                 point: "/sys/fs/cgroup",
+                options: "rw",
             };
             own_group(&mount, &format!("3:cpu:/x\n0::{path}\n"))
                 .map(|path| path.display().to_string())
@@ -190,6 +273,34 @@ mod tests {
         assert_eq!(at("/docker/1", "/docker/10"), None);
         assert_eq!(at("/docker/1", "/other"), None);
         assert_eq!(at("/", "/../up"), None);
+    }
+
+    #[test]
+    fn hierarchies_are_told_with_the_own_group_in_each() {
+        let membership = "5:cpu,cpuacct:/a\n4:pids:/b/c\n1:name=systemd:/d\n0::/e\n";
+        let mounts = "30 24 0:26 / /c/pids rw - cgroup cgroup rw,pids\n\
+            31 24 0:27 / /c/unified rw - cgroup2 cgroup2 rw\n\
+            32 24 0:28 / /c/cpu rw shared:3 - cgroup cgroup rw,cpu,cpuacct\n\
+            33 24 0:28 / /again rw - cgroup cgroup rw,cpu,cpuacct\n\
+            34 24 0:29 /b /c/inner rw - cgroup cgroup rw,memory\n";
+        let found: Vec<String> = hierarchies(mounts, membership)
+            .into_iter()
+            .map(|one| {
+                let (version, own) = (one.version, one.own.display());
+                format!("{version} {} {own}", one.controllers.join("+"))
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [
+                "1 pids /c/pids/b/c",
+                "2  /c/unified/e",
+                "1 cpu+cpuacct /c/cpu/a"
+            ]
+        );
+        // In a group namespace, of a group outside of it, and without groups at all.
+        assert!(hierarchies(mounts, "4:pids:/../x\n").is_empty());
+        assert!(hierarchies("", membership).is_empty());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 pub mod account;
 pub mod capability;
-mod cgroup;
+pub mod cgroup;
 mod clock;
 mod container;
 mod program;

@@ -18,7 +18,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use crate::mechanism::{Failure, Outcomes, identity, protect, root};
+use crate::mechanism::{Failure, Outcomes, group, identity, protect, root};
 use crate::sys::{descriptor, fault, network, process, starter, terminal};
 use wire::{FromInit, Report, Spec, ToInit, TreeReport};
 
@@ -51,6 +51,11 @@ fn serve(control: &UnixStream) -> i32 {
     let Ok(spec) = wire::receive::<Spec>(control) else {
         return FAILED;
     };
+    let mut outcomes = Outcomes::default();
+    // Before anything is built or forked, so that all of it counts.
+    if enter_groups(&spec, control, &mut outcomes).is_err() {
+        return FAILED;
+    }
     if wire::receive_planted(control, spec.planted).is_err() {
         return FAILED;
     }
@@ -64,7 +69,6 @@ fn serve(control: &UnixStream) -> i32 {
     if let (Some(launcher), Some(program)) = (&spec.launcher, &spec.program) {
         return launcher::serve(control, &spec, launcher, program);
     }
-    let mut outcomes = Outcomes::default();
     let mut unreachable = Vec::new();
     let built = build(&spec, &mut outcomes, &mut unreachable);
     let tree = TreeReport {
@@ -148,6 +152,35 @@ fn serve(control: &UnixStream) -> i32 {
     };
     end_tree(&spec);
     status
+}
+
+/// Comes into the control groups whose doors follow, and makes the one it is in the root of its control group namespace:
+/// what clone3 made begins where the runner was (cgroup_namespaces(7)).
+fn enter_groups(
+    spec: &Spec,
+    control: &UnixStream,
+    outcomes: &mut Outcomes,
+) -> Result<(), wire::WireError> {
+    for mechanisms in &spec.groups {
+        let door = wire::receive_descriptor(control)?;
+        if let Err(error) = group::enter(door.as_fd()) {
+            for mechanism in mechanisms {
+                outcomes.note(
+                    mechanism,
+                    Err(Failure::call("enter a control group", &error)),
+                );
+            }
+        }
+    }
+    if spec.own_group {
+        let kind = nix::sched::CloneFlags::CLONE_NEWCGROUP;
+        let begun = fault::guard("namespace-cgroup", || Ok(nix::sched::unshare(kind)?));
+        outcomes.note(
+            "namespace-cgroup",
+            begun.map_err(|error| Failure::call("unshare control groups", &error)),
+        );
+    }
+    Ok(())
 }
 
 /// Begins a session with the terminal that comes.

@@ -81,6 +81,10 @@ pub struct Spec {
     pub caller_terminal: bool,
     /// Leave alone what the workload started, when it ends: for a measurement that must show what ending it is good for.
     pub leaves_tree: bool,
+    /// Doors of control groups of version 1 that follow first, each by the mechanisms that are lost where pid 1 cannot come in.
+    pub groups: Vec<Vec<String>>,
+    /// Pid 1 is in a control group of its own, or will be when it has come in: its control group namespace begins there.
+    pub own_group: bool,
     /// Descriptors that follow, each by itself.
     pub planted: u32,
     /// What to run; absent for a trial that stops at the report.

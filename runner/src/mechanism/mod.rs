@@ -1,6 +1,7 @@
 //! Sandbox mechanisms, a file per kernel concept. Each is told exactly what to do and *returns what took
 //! effect*: a request and an outcome are different types.
 
+pub mod group;
 pub mod identity;
 pub mod landlock;
 pub mod mounts;

@@ -44,6 +44,8 @@ pub struct Mount {
     pub root: PathBuf,
     /// `major:minor` of the file system.
     pub device: String,
+    /// Its `size=` in bytes, where it has one (tmpfs(5)).
+    pub size: Option<u64>,
 }
 
 impl Mount {
@@ -113,14 +115,29 @@ fn parse(line: &[u8]) -> Option<Mount> {
         .split(',')
         .map(str::to_owned)
         .collect();
-    let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    let kind = fields.next()?;
+    let size = fields.nth(1).and_then(size);
     Some(Mount {
         target,
         options,
         kind: String::from_utf8_lossy(kind).into_owned(),
         root,
         device: String::from_utf8_lossy(device).into_owned(),
+        size,
     })
+}
+
+/// `size=65536k` among a file system's options; the kernel writes KiB.
+fn size(options: &[u8]) -> Option<u64> {
+    let options = std::str::from_utf8(options).ok()?;
+    let size = options
+        .split(',')
+        .find_map(|option| option.strip_prefix("size="))?;
+    size.strip_suffix('k')?
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1024)
 }
 
 /// Space, tab, newline and backslash stand as three octal digits.
@@ -165,6 +182,15 @@ mod tests {
         assert_eq!(
             parse(b"36 35 98:0 / / rw - tmpfs none rw").unwrap().kind,
             "tmpfs"
+        );
+        let size = |line: &[u8]| parse(line).unwrap().size;
+        assert_eq!(
+            size(b"36 35 0:9 / /tmp rw - tmpfs tmpfs rw,size=64k,nr_inodes=9,inode64"),
+            Some(65_536)
+        );
+        assert_eq!(
+            size(b"36 35 0:9 / /tmp rw - tmpfs tmpfs rw,nr_inodes=9"),
+            None
         );
         assert!(parse(b"nonsense").is_none());
     }

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 use crate::mechanism::Outcomes;
+use crate::mechanism::group::Group;
 use crate::mechanism::owners::HostIds;
 use crate::sys::starter::Starter;
 
@@ -33,6 +34,8 @@ pub struct Begun {
     pub outcomes: Outcomes,
     /// The workload's streams once more, for a second attempt.
     pub spare: Option<Streams>,
+    /// Control groups for its tree. They go after the process.
+    pub group: Option<Group>,
 }
 
 /// The process of a [`Begun`].
@@ -79,6 +82,7 @@ impl Begun {
             ids: None,
             outcomes: Outcomes::default(),
             spare: None,
+            group: None,
         }
     }
 

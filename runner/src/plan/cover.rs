@@ -258,6 +258,7 @@ mod tests {
             kind: kind.to_owned(),
             root: root.into(),
             device: device.to_owned(),
+            size: None,
         }
     }
 

@@ -6,6 +6,7 @@ mod begun;
 mod cover;
 mod effect;
 mod job;
+mod limits;
 mod reason;
 mod shape;
 mod tree;
@@ -14,6 +15,8 @@ pub use begun::{Asked, Begun, Streams, Waiting};
 pub use effect::{Effect, Program};
 pub(crate) use job::environment;
 pub use job::{Input, Job, Secret};
+pub(crate) use limits::with_ways;
+pub use limits::{ablated_bytes, answer as answer_limit, limits};
 pub use reason::{Reason, Why};
 pub use shape::{Bind, OWN_DEVICES, SYSTEM, Shape, TreeError};
 pub use tree::Tree;
@@ -28,6 +31,7 @@ use std::path::PathBuf;
 use ledger::facts::control::{Control, Declared, Unsupported};
 use ledger::facts::policy::{Mode, Policy};
 
+use crate::mechanism::group::Group;
 use crate::mechanism::{Failure, Outcomes};
 
 /// Search path of a workload whose policy sets none.
@@ -285,6 +289,8 @@ pub struct Launch {
     pub workspace: Option<OwnedFd>,
     /// A process of the launch that ends by itself and is to be reaped.
     pub leaving: Option<OwnedFd>,
+    /// Control groups of its tree, which go after it.
+    pub group: Option<Group>,
     /// Kept until the run is over (host ids, placeholders).
     pub held: Vec<Box<dyn std::fmt::Debug>>,
 }

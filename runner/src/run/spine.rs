@@ -9,7 +9,8 @@ use ledger::bytes::key::random_bytes;
 use ledger::bytes::time::Stamp;
 use ledger::facts::control::Control;
 use ledger::facts::execution::{
-    Cleanup, Execution, NotExecuted, Observed, Outcome, PolicyRef, RunId, RunResult, Verdict,
+    Cleanup, Execution, NotExecuted, Observed, Outcome, PolicyRef, RunId, RunResult, Unmeasured,
+    Verdict,
 };
 use ledger::facts::host::HostFacts;
 use ledger::file::store::RunLock;
@@ -25,6 +26,7 @@ use super::signals::Signals;
 use super::streams::{self, Measured};
 use super::supervise::{End, Seen};
 use crate::host::GatherHostError;
+use crate::mechanism::group::{Figures, Group};
 use crate::plan::{self, Launch, Plan, Program};
 use crate::sys::fault;
 use crate::sys::process::{self, Ended};
@@ -183,6 +185,9 @@ pub fn execute(
         Program::Found { path, .. } | Program::Unusable { path, .. } => path.clone(),
     };
     let (init, leaving) = (launch.init, launch.leaving);
+    // Of its own groups, which go when the last process has.
+    let group = launch.group;
+    let figures = group.as_ref().map(Group::figures);
     // Before the scan: what the launch put on the host for the time of the run goes with it.
     drop((
         launch.held,
@@ -199,19 +204,13 @@ pub fn execute(
         .map_err(lost)?;
     unmeasured.extend(unseen);
     let result = result(&seen);
+    let observed = observed(host_uid, figures, &mut unmeasured);
     let mut body = Execution {
         artifacts: Some(artifacts),
         cleanup: seen.survivors.map(|count| Cleanup {
             survivors_killed: Some(count.into()),
         }),
-        observed: host_uid.map(|uid| Observed {
-            cpu_us: None,
-            memory_peak_bytes: None,
-            oom_kills: None,
-            pids_peak: None,
-            source: "procfs".to_owned(),
-            uid: Some(uid),
-        }),
+        observed,
         verdict: Verdict::of(&controls, &result),
         result,
         start: start.sequence,
@@ -234,12 +233,18 @@ pub fn execute(
     fault::point("after execution record");
     // Waited for already, or nearly gone: nothing of the sandbox is left when this returns.
     reap(&init, leaving.as_ref());
+    let removed = group.map_or(Ok(()), Group::remove);
     let (ended, probed) = ended.map_err(lost)?;
     drop(lock);
     // The record stands; from here on a caller that does not read holds up nothing but itself.
     let until = unread.speak_until();
     drop(unread);
     observer.event(&Event::Recorded { until });
+    if let Err(failure) = removed {
+        observer.event(&Event::Remark(&format!(
+            "a control group is left: {failure}"
+        )));
+    }
     for stream in cut {
         observer.event(&Event::Cut(stream));
     }
@@ -324,6 +329,33 @@ fn reap(init: &OwnedFd, leaving: Option<&OwnedFd>) {
         // ECHILD: reaped before.
         let _ = process::wait(one);
     }
+}
+
+/// What was seen of the tree from outside: its user by /proc, the rest by its own control groups.
+fn observed(
+    uid: Option<u32>,
+    figures: Option<Figures>,
+    unmeasured: &mut Vec<Unmeasured>,
+) -> Option<Observed> {
+    let figures = figures.unwrap_or_default();
+    unmeasured.extend(figures.unmeasured.into_iter().map(|(field, reason)| {
+        let field = field.to_owned();
+        Unmeasured { field, reason }
+    }));
+    let sources: Vec<&str> = uid
+        .map(|_| "procfs")
+        .into_iter()
+        .chain(figures.sources)
+        .collect();
+    let number = |figure: Option<u64>| figure.map(U53::saturating);
+    (!sources.is_empty()).then(|| Observed {
+        cpu_us: number(figures.cpu_us),
+        memory_peak_bytes: number(figures.memory_peak_bytes),
+        oom_kills: number(figures.oom_kills),
+        pids_peak: number(figures.pids_peak),
+        source: sources.join(" "),
+        uid,
+    })
 }
 
 fn result(seen: &Seen) -> RunResult {

@@ -182,7 +182,7 @@ fn build(
     meanwhile: &mut dyn FnMut(),
 ) -> Result<Launch, LaunchError> {
     let ids = begun.ids.take().ok_or_else(no_ids)?;
-    let mut prepared = Prepared::new(plan, &ids, wanted)?;
+    let mut prepared = Prepared::new(plan, &ids, wanted, None)?;
     let inside = begin::inside(&plan.policy, &plan.job, &ids);
     let full = &prepared.spec;
     let arguments = Arguments {
@@ -306,6 +306,7 @@ fn build(
         terminal,
         workspace,
         leaving: None,
+        group: None,
         held: vec![Box::new(ids), Box::new(prepared.placeholders)],
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -15,6 +15,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::init::wire::{self, ProgramReport, ProgramSpec, Report, Spec, TreeReport, WireError};
+use crate::mechanism::group::{Group, Resource};
 use crate::mechanism::{Failure, Outcomes};
 use crate::plan::{Asked, Begun, Job, LaunchError, Plan, Program, Streams, Waiting};
 use crate::sys::clone::{self, Child, Image, SpawnError, Stage};
@@ -55,7 +56,19 @@ pub(super) fn begin(
 ) -> Result<Begun, LaunchError> {
     let image = image(namespaces & libc::CLONE_NEWUSER != 0)
         .map_err(system("prepare the program of pid 1"))?;
-    begin_as(image, namespaces, streams, map)
+    begin_as(image, None, namespaces, streams, map)
+}
+
+/// The same in a control group of version 2, where one is given.
+pub(super) fn begin_in(
+    group: Option<BorrowedFd<'_>>,
+    namespaces: libc::c_int,
+    streams: Streams,
+    map: impl FnOnce(i32) -> Result<(), Failure>,
+) -> Result<Begun, LaunchError> {
+    let image = image(namespaces & libc::CLONE_NEWUSER != 0)
+        .map_err(system("prepare the program of pid 1"))?;
+    begin_as(image, group, namespaces, streams, map)
 }
 
 /// Makes a process that stands beside a sandbox of somebody else's. No workload gets to see it, so its program need not be a copy.
@@ -70,15 +83,20 @@ pub(super) fn begin_beside(
         Ok(Image::Sealed(std::fs::File::open("/proc/self/exe")?.into()))
     };
     let image = prepare().map_err(system("prepare the launcher's program"))?;
-    begin_as(image, namespaces, streams, |_| Ok(()))
+    begin_as(image, None, namespaces, streams, |_| Ok(()))
 }
 
 fn begin_as(
     image: Image,
+    group: Option<BorrowedFd<'_>>,
     namespaces: libc::c_int,
     streams: Streams,
     map: impl FnOnce(i32) -> Result<(), Failure>,
 ) -> Result<Begun, LaunchError> {
+    let group = group
+        .map(|group| group.try_clone_to_owned())
+        .transpose()
+        .map_err(system("copy descriptors"))?;
     let (ours, theirs) = UnixStream::pair().map_err(system("make a socket pair"))?;
     let descriptors = vec![
         or_null(streams.stdin).map_err(system("open /dev/null"))?,
@@ -91,6 +109,7 @@ fn begin_as(
         image,
         name: wire::INIT_NAME,
         descriptors,
+        group,
     };
     let held = clone::spawn(child).map_err(|error| match error {
         SpawnError::Clone(error) => LaunchError::Namespaces {
@@ -122,9 +141,11 @@ pub(super) fn starter() -> Option<Starter> {
     }
 }
 
-/// Asks it for pid 1 in `namespaces`; the streams come back when it cannot be asked.
+/// Asks it for pid 1 in `namespaces`, and in a control group of version 2 where one is given; the streams come back when it
+/// cannot be asked.
 pub(super) fn ask(
     starter: Starter,
+    group: Option<BorrowedFd<'_>>,
     namespaces: libc::c_int,
     streams: Streams,
 ) -> Result<Asked, Streams> {
@@ -133,7 +154,7 @@ pub(super) fn ask(
         let null = or_null(None)?;
         let [stdin, stdout, stderr] = [&streams.stdin, &streams.stdout, &streams.stderr]
             .map(|stream| stream.as_ref().unwrap_or(&null).as_fd());
-        starter.ask(namespaces, [stdin, stdout, stderr, theirs.as_fd()])?;
+        starter.ask(namespaces, [stdin, stdout, stderr, theirs.as_fd()], group)?;
         Ok(ours)
     };
     match ask() {
@@ -197,16 +218,35 @@ pub(super) fn build(
             what: "pid 1 was built with before".to_owned(),
         });
     };
-    let (report, terminal) =
-        match exchange(&control, spec, (planted, terminal), meanwhile, |tree| {
-            look(pid, tree)
-        }) {
-            Ok(said) => said,
-            Err(error) => {
-                end(&pidfd);
-                return Err(error);
-            }
-        };
+    let said = exchange(
+        &control,
+        spec,
+        begun.group.as_ref(),
+        (planted, terminal),
+        meanwhile,
+        |tree| look(pid, tree),
+    );
+    let (report, terminal) = match said {
+        Ok(said) => said,
+        Err(error) => {
+            end(&pidfd);
+            return Err(match (&error, begun.group.as_ref()) {
+                (LaunchError::Step { what }, Some(group))
+                    if group.ran_out_of_memory() == Some(true) =>
+                {
+                    let limit = group.kept(Resource::Memory);
+                    let limit =
+                        limit.map_or_else(String::new, |kept| format!(" of {}", kept.value));
+                    LaunchError::Step {
+                        what: format!(
+                            "{what}: the memory limit{limit} leaves the sandbox itself no room"
+                        ),
+                    }
+                }
+                _ => error,
+            });
+        }
+    };
     if let Some(failure) = &report.fatal {
         let what = failure.to_string();
         end(&pidfd);
@@ -257,6 +297,7 @@ pub(super) fn not_built(what: String, outcomes: Outcomes) -> LaunchError {
 fn exchange(
     control: &UnixStream,
     spec: &Spec,
+    group: Option<&Group>,
     (planted, terminal): (&[OwnedFd], Option<&OwnedFd>),
     meanwhile: &mut dyn FnMut(),
     look: impl FnOnce(&TreeReport),
@@ -270,6 +311,10 @@ fn exchange(
     // Of each read and write; where most of the time is spent is the wait for the first byte.
     limit(Some(REPORT_WITHIN))?;
     let mut sent = wire::send(control, spec);
+    let doors = group.into_iter().flat_map(Group::doors);
+    for (_, door) in doors.take(spec.groups.len()) {
+        sent = sent.and_then(|()| wire::send_descriptor(control, door));
+    }
     for descriptor in planted.iter().chain(terminal) {
         sent = sent.and_then(|()| wire::send_descriptor(control, descriptor));
     }
@@ -425,6 +470,8 @@ pub(super) fn bare(plan: &Plan, program: ProgramSpec) -> Spec {
         owns_tree: false,
         caller_terminal: plan.job.caller_terminal.is_some(),
         leaves_tree: false,
+        groups: Vec::new(),
+        own_group: false,
         planted: 0,
         program: Some(program),
         launcher: None,

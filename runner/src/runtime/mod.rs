@@ -4,6 +4,7 @@ pub mod auto;
 mod beside;
 pub mod bwrap;
 pub mod embedded;
+mod groups;
 mod launch;
 pub mod native;
 mod program;

@@ -111,6 +111,7 @@ impl Runtime for Native {
             terminal: init.terminal,
             workspace: None,
             leaving: None,
+            group: None,
             held: Vec::new(),
         })
     }

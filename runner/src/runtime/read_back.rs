@@ -46,6 +46,8 @@ pub(super) struct Expected {
     pub(super) mapped: Vec<PathBuf>,
     /// A /proc of its own.
     pub(super) own_proc: bool,
+    /// Folders in memory, and how much each may hold.
+    pub(super) sizes: Vec<(PathBuf, u64)>,
 }
 
 /// What is read from the workload's process.
@@ -408,6 +410,18 @@ fn read_mounts(init: i32, expected: &Expected, outcomes: &mut Outcomes) -> Resul
             )))
         };
         outcomes.note("idmap", mapped);
+    }
+    for (place, bytes) in &expected.sizes {
+        let size = mounts::at(&all, place).and_then(|mount| mount.size);
+        let held = if size.is_some_and(|size| size <= *bytes) {
+            Ok(())
+        } else {
+            Err(Failure::no_effect(format!(
+                "limit the size of {}",
+                place.display()
+            )))
+        };
+        outcomes.note("tmpfs-size", held);
     }
     Ok(())
 }

@@ -467,6 +467,7 @@ impl Runtime for Template {
             terminal: init.terminal,
             workspace: None,
             leaving: None,
+            group: None,
             held: Vec::new(),
         })
     }

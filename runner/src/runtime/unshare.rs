@@ -239,6 +239,7 @@ impl Runtime for Unshare {
             terminal,
             workspace: None,
             leaving: None,
+            group: None,
             held: Vec::new(),
         })
     }

@@ -38,7 +38,7 @@ pub fn attempt(
     let (wait, go) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
     let mut pidfd: RawFd = -1;
     // The child branch only makes raw system calls and never returns.
-    let pid = clone3(namespaces, &mut pidfd)?;
+    let pid = clone3(namespaces, &mut pidfd, None)?;
     if pid == 0 {
         child(what, wait.as_raw_fd(), go.as_raw_fd());
     }

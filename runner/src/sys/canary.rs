@@ -52,7 +52,7 @@ impl Canary {
         let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let mut pidfd: RawFd = -1;
         // The child branch only makes raw system calls and never returns.
-        let made = clone3(0, &mut pidfd);
+        let made = clone3(0, &mut pidfd, None);
         if let Ok(0) = made {
             child(name, folder, end.as_raw_fd(), report.as_raw_fd());
         }

@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use super::{check, identity, mount};
 
@@ -33,6 +33,8 @@ pub struct Child<'a> {
     pub name: &'a CStr,
     /// Descriptors it gets as 0, 1, 2, …, in this order.
     pub descriptors: Vec<OwnedFd>,
+    /// A control group of version 2 in which it is made.
+    pub group: Option<OwnedFd>,
 }
 
 /// A process that has been made and waits for [`Held::release`].
@@ -102,12 +104,17 @@ impl std::fmt::Display for Stage {
 pub const FAILURE_MARK: u32 = u32::MAX;
 
 /// Forks into new namespaces: 0 in the child, which must only make raw system calls and never return.
-pub(super) fn clone3(flags: libc::c_int, pidfd: &mut RawFd) -> io::Result<libc::pid_t> {
+pub(super) fn clone3(
+    flags: libc::c_int,
+    pidfd: &mut RawFd,
+    group: Option<BorrowedFd<'_>>,
+) -> io::Result<libc::pid_t> {
     // SAFETY: an all-zero clone_args is valid: no stack, no thread-local storage.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
     args.flags = (flags | libc::CLONE_PIDFD) as u64;
     args.pidfd = std::ptr::from_mut(pidfd) as u64;
     args.exit_signal = libc::SIGCHLD as u64;
+    make_in(&mut args, group);
     // SAFETY: without CLONE_VM this is fork; the caller's child branch only makes raw system calls.
     check(unsafe {
         libc::syscall(
@@ -118,6 +125,17 @@ pub(super) fn clone3(flags: libc::c_int, pidfd: &mut RawFd) -> io::Result<libc::
     })
     .map(|pid| pid as libc::pid_t)
 }
+
+/// Has the child made in a control group of version 2 (clone(2), CLONE_INTO_CGROUP).
+pub(super) fn make_in(args: &mut libc::clone_args, group: Option<BorrowedFd<'_>>) {
+    if let Some(group) = group {
+        args.flags |= INTO_CGROUP;
+        args.cgroup = group.as_raw_fd().unsigned_abs().into();
+    }
+}
+
+/// CLONE_INTO_CGROUP, beyond what an int holds.
+const INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// Why there is no child.
 #[derive(Debug, thiserror::Error)]
@@ -172,7 +190,8 @@ pub fn spawn(child: Child<'_>) -> Result<Held, SpawnError> {
         path => path,
     };
     let mut pidfd: RawFd = -1;
-    match clone3(child.namespaces, &mut pidfd).map_err(SpawnError::Clone)? {
+    let group = child.group.as_ref().map(std::os::fd::AsFd::as_fd);
+    match clone3(child.namespaces, &mut pidfd, group).map_err(SpawnError::Clone)? {
         0 => {
             // In the child, before exec: raw system calls only, and never a return.
             let failed = enter(
@@ -302,7 +321,7 @@ impl Placeholder {
     pub fn new(namespaces: libc::c_int) -> io::Result<Self> {
         let (wait, release) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
         let mut pidfd: RawFd = -1;
-        match clone3(namespaces, &mut pidfd)? {
+        match clone3(namespaces, &mut pidfd, None)? {
             0 => {
                 // SAFETY: raw system calls on numbers of ours, then the end of this process.
                 unsafe {

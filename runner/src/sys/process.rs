@@ -224,3 +224,30 @@ pub fn default_signals() {
     }
     let _ = nix::sys::signal::SigSet::empty().thread_set_mask();
 }
+/// When a process began, in clock ticks since the boot (proc_pid_stat(5), field 22); `None` when there is no such process, or a
+/// dead one that nobody has waited for.
+///
+/// # Errors
+/// /proc does not tell.
+pub fn start_time(pid: u32) -> io::Result<Option<u64>> {
+    let stat = match super::pseudo::read(format!("/proc/{pid}/stat")) {
+        Ok(stat) => stat,
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound
+                || error.raw_os_error() == Some(libc::ESRCH) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    let text = String::from_utf8_lossy(&stat);
+    // The name in brackets may hold anything; field 3 follows the last one.
+    let fields = text.rsplit_once(") ").map(|(_, fields)| fields);
+    if fields.is_some_and(|fields| fields.starts_with(['Z', 'X'])) {
+        return Ok(None);
+    }
+    let start = fields.and_then(|fields| fields.split(' ').nth(19)?.parse().ok());
+    start
+        .map(Some)
+        .ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has no start time")))
+}

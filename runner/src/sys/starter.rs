@@ -6,13 +6,13 @@
 //! and nothing of the caller's memory, and it is the caller's child (`CLONE_PARENT`, clone(2)), not the starter's.
 //!
 //! ```text
-//! caller ── mark, kinds of namespaces, descriptors 0 to 3 of the new process ──► starter
+//! caller ── mark, kinds of namespaces, descriptors 0 to 3 of the new process, a control group's ──► starter
 //! caller ◄─ mark, its id or the errno negated ── starter
 //! ```
 //! The starter ends when the caller's end closes.
 
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
-use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
@@ -85,6 +85,7 @@ impl Starter {
                 theirs.into(),
                 kept,
             ],
+            group: None,
         })
         .map_err(|error| match error {
             SpawnError::Prepare(error) | SpawnError::Clone(error) => error,
@@ -96,8 +97,8 @@ impl Starter {
         })))
     }
 
-    /// Asks for a process in new namespaces of these kinds (`CLONE_NEW*`) with these descriptors as 0 to 3. It goes
-    /// on in [`serve`], which returns there.
+    /// Asks for a process in new namespaces of these kinds (`CLONE_NEW*`) with these descriptors as 0 to 3, made in a control
+    /// group of version 2 where one is given. It goes on in [`serve`], which returns there.
     ///
     /// # Errors
     /// The starter is gone.
@@ -105,8 +106,13 @@ impl Starter {
         &self,
         namespaces: libc::c_int,
         descriptors: [BorrowedFd<'_>; DESCRIPTORS],
+        group: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {
-        let numbers = descriptors.map(|descriptor| descriptor.as_raw_fd());
+        let numbers: Vec<RawFd> = descriptors
+            .into_iter()
+            .chain(group)
+            .map(|descriptor| descriptor.as_raw_fd())
+            .collect();
         let mut request = [0; MESSAGE];
         request[..4].copy_from_slice(&MARK.to_le_bytes());
         request[4..].copy_from_slice(&namespaces.to_le_bytes());
@@ -220,16 +226,17 @@ pub fn serve(control: UnixStream) -> io::Result<UnixStream> {
             SigSet::all().thread_block()?;
             asked = true;
         }
-        let (namespaces, descriptors) = receive(&control)?;
-        let answer = match fork(namespaces) {
+        let (namespaces, mut descriptors) = receive(&control)?;
+        let group = descriptors.split_off(DESCRIPTORS).pop();
+        let answer = match fork(namespaces, group.as_ref().map(OwnedFd::as_fd)) {
             Ok(0) => {
-                drop(control);
+                drop((control, group));
                 return take_place(descriptors);
             }
             Ok(pid) => pid,
             Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
         };
-        drop(descriptors);
+        drop((descriptors, group));
         let words = [MARK.to_le_bytes(), answer.to_le_bytes()];
         (&control).write_all(words.as_flattened())?;
     }
@@ -238,11 +245,11 @@ pub fn serve(control: UnixStream) -> io::Result<UnixStream> {
 fn receive(control: &UnixStream) -> io::Result<(libc::c_int, Vec<OwnedFd>)> {
     let mut request = [0; MESSAGE];
     let mut slices = [IoSliceMut::new(&mut request)];
-    let mut space = nix::cmsg_space!([RawFd; DESCRIPTORS]);
+    let mut space = nix::cmsg_space!([RawFd; DESCRIPTORS + 1]);
     let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_WAITALL;
     let message = recvmsg::<()>(control.as_raw_fd(), &mut slices, Some(&mut space), flags)?;
     let bytes = message.bytes;
-    let mut descriptors = Vec::with_capacity(DESCRIPTORS);
+    let mut descriptors = Vec::with_capacity(DESCRIPTORS + 1);
     for part in message.cmsgs()? {
         if let ControlMessageOwned::ScmRights(numbers) = part {
             for number in numbers {
@@ -253,7 +260,7 @@ fn receive(control: &UnixStream) -> io::Result<(libc::c_int, Vec<OwnedFd>)> {
     let Some(namespaces) = request.last_chunk().copied().map(i32::from_le_bytes) else {
         return Err(io::ErrorKind::InvalidData.into());
     };
-    if bytes == MESSAGE && descriptors.len() == DESCRIPTORS {
+    if bytes == MESSAGE && (DESCRIPTORS..=DESCRIPTORS + 1).contains(&descriptors.len()) {
         Ok((namespaces, descriptors))
     } else {
         Err(io::ErrorKind::InvalidData.into())
@@ -261,11 +268,12 @@ fn receive(control: &UnixStream) -> io::Result<(libc::c_int, Vec<OwnedFd>)> {
 }
 
 /// Forks into new namespaces a child of the caller's: 0 in it.
-fn fork(namespaces: libc::c_int) -> io::Result<libc::pid_t> {
+fn fork(namespaces: libc::c_int, group: Option<BorrowedFd<'_>>) -> io::Result<libc::pid_t> {
     // SAFETY: an all-zero clone_args is valid: no stack, no thread-local storage.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
     // The signal at its end is that of the starter's own (clone(2), CLONE_PARENT).
     args.flags = (namespaces | libc::CLONE_PARENT) as u64;
+    clone::make_in(&mut args, group);
     // SAFETY: without CLONE_VM this is fork, in a process of one thread.
     check(unsafe {
         libc::syscall(
@@ -297,7 +305,6 @@ fn take_place(descriptors: Vec<OwnedFd>) -> io::Result<UnixStream> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd as _;
 
     #[test]
     fn a_starter_that_is_gone_is_an_error_and_no_wait() {
@@ -306,7 +313,7 @@ mod tests {
         let starter = Starter::start(image.into(), c"true").unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         // It may be gone already.
-        let _ = starter.ask(0, [null.as_fd(); DESCRIPTORS]);
+        let _ = starter.ask(0, [null.as_fd(); DESCRIPTORS], None);
         let error = starter.answer().unwrap_err();
         assert!(matches!(error, ForkError::Gone(_)), "{error:?}");
         let process = starter.let_go().unwrap();

@@ -101,7 +101,7 @@ fn script(control: Control) -> Option<&'static str> {
         Control::Files => "ulimit -n",
         // By a call of the test program.
         Control::Syscalls => return None,
-        // Nothing of these is applied by this runtime.
+        // Their limits are raised, not taken away: a measurement shows it (`matrix::limits_…`).
         Control::Memory | Control::Processes | Control::Cpu | Control::Disk => return None,
     })
 }

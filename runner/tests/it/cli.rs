@@ -92,10 +92,9 @@ fn a_plan_says_what_exec_would_do_and_writes_nothing() {
     let world = ready!();
     for (flags, code) in [
         ("", 0),
-        ("--require memory", 126),
-        ("--best-effort --require memory", 0),
+        ("--require disk --write .", 126),
+        ("--best-effort --require disk --write .", 0),
         ("--allow example.com:443", 126),
-        ("--cpu 1", 126),
     ] {
         let planned = world.run(&format!("plan {flags} -- true"));
         assert_eq!(planned.code, Some(code), "{flags}: {planned:#?}");
@@ -132,11 +131,10 @@ fn a_plan_says_what_exec_would_do_and_writes_nothing() {
 #[test]
 fn lost_controls_are_said_even_when_quiet() {
     let world = ready!();
-    let ran = world.run("-q exec -- true").ended(0);
+    let ran = world.run("-q exec --write . -- true").ended(0);
     assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
     assert!(
-        ran.err
-            .contains("not in force: memory (needs-resource-groups)"),
+        ran.err.contains("not in force: ") && ran.err.contains("disk (needs-quota (/"),
         "{}",
         ran.err
     );

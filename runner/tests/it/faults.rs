@@ -50,6 +50,7 @@ fn when_it_fails(mechanism: &str) -> Rests {
         "new-session" => On(&["terminal"]),
         "limit-files" => On(&["files"]),
         "close-descriptors" => On(&["descriptors"]),
+        "group-memory" | "group-pids" | "group-cpu" => Nothing("this policy sets no such limit"),
         "landlock" => Nothing("it stands behind the namespaces, which decide"),
         "base-filter" => On(&["network", "filesystem"]),
         "seccomp" => On(&["syscalls"]),

@@ -28,6 +28,7 @@ mod lacking;
 mod lanes;
 mod launder;
 mod leftovers;
+mod limits;
 mod matrix;
 mod network;
 mod order;

@@ -10,7 +10,7 @@ use ledger::finding::Code;
 use ledger::record::Body;
 
 use crate::evidence::walked;
-use crate::world::{Ran, World, contains, ready};
+use crate::world::{Ran, World, at_best, contains, no_groups, ready};
 
 #[test]
 fn a_run_is_four_records_and_the_next_two_more() {
@@ -20,13 +20,15 @@ fn a_run_is_four_records_and_the_next_two_more() {
         world.evidence().kinds(),
         ["genesis", "host", "start", "execution"]
     );
-    assert!(ran.err.contains("record 3: reduced"), "{}", ran.err);
+    let verdict = format!("record 3: {}", at_best(&world));
+    assert!(ran.err.contains(&verdict), "{}", ran.err);
     world.exec("", &["false"]).ended(1);
     let evidence = world.evidence();
     assert_eq!(evidence.kinds()[4..], ["start", "execution"]);
     let runs = evidence.runs();
     assert_ne!(runs[0].start.run, runs[1].start.run);
     assert_eq!(runs[1].execution.start.value(), 4);
+    let has_groups = no_groups(&world).is_none();
     for run in &runs {
         assert_eq!(run.start.runtime.id, "embedded");
         assert_eq!(run.start.runtime.tier.as_deref(), Some("full"));
@@ -34,7 +36,8 @@ fn a_run_is_four_records_and_the_next_two_more() {
         assert!(run.execution.result.duration_us.unwrap().value() > 0);
         // Not measured is absent, with a reason where a reason helps.
         let observed = run.execution.observed.as_ref().unwrap();
-        assert!(observed.memory_peak_bytes.is_none() && observed.cpu_us.is_none());
+        assert_eq!(observed.cpu_us.is_some(), has_groups);
+        assert_eq!(observed.oom_kills.is_some(), has_groups);
     }
     let program = &runs[0].start.workload.program;
     assert!(program.path.ends_with("/true"), "{}", program.path);
@@ -137,10 +140,7 @@ fn arguments_that_are_no_text_are_escaped() {
 fn refused_and_missing_programs_are_recorded_as_not_executed() {
     let world = ready!();
     for (flags, program, code, reason) in [
-        ("--require memory", "true", 126, "refused"),
-        ("--memory 64M", "true", 126, "refused"),
-        ("--cpu 0.5", "true", 126, "refused"),
-        ("--processes 5", "true", 126, "refused"),
+        ("--require disk --write .", "true", 126, "refused"),
         ("", "no-such-program", 127, "not-found"),
         ("", "/etc", 127, "not-executable"),
     ] {
@@ -156,11 +156,13 @@ fn refused_and_missing_programs_are_recorded_as_not_executed() {
         assert!(result.stdout.is_none() && result.duration_us.is_none());
     }
     // The same, carried out: the loss is recorded instead.
-    let ran = world.exec("--best-effort --memory 64M", &["true"]).ended(0);
-    assert!(ran.err.contains("memory"), "{}", ran.err);
+    let ran = world.exec("--best-effort --require disk --write .", &["true"]);
+    let ran = ran.ended(0);
+    assert!(ran.err.contains("disk"), "{}", ran.err);
     let run = world.last();
     assert_eq!(run.execution.verdict.as_str(), "controls-missing");
-    assert_eq!(run.reason("memory"), Some("needs-resource-groups"));
+    let reason = run.reason("disk").unwrap();
+    assert!(reason.starts_with("needs-quota (/"), "{reason}");
 }
 
 fn artifacts(world: &World) -> Vec<Artifact> {

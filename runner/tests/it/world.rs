@@ -93,6 +93,26 @@ pub(crate) fn no_sandbox() -> Option<&'static str> {
     found.as_deref()
 }
 
+/// Why the caller of this world can have no limits on a whole tree, as `runner doctor` found by trying.
+pub(crate) fn no_groups(world: &World) -> Option<String> {
+    let found = world.run("--json doctor").json();
+    let all = found["capabilities"].as_array().unwrap();
+    let groups = all
+        .iter()
+        .find(|one| one["name"] == "resource-groups")
+        .unwrap();
+    (groups["works"] != true).then(|| groups["error"].to_string())
+}
+
+/// The verdict of a run that goes well under the policy `standard`, without a writable folder: it wants limits, which not every
+/// caller can have.
+pub(crate) fn at_best(world: &World) -> &'static str {
+    match no_groups(world) {
+        Some(_) => "reduced",
+        None => "as-requested",
+    }
+}
+
 impl World {
     pub(crate) fn new() -> Self {
         let base = tempfile::tempdir().unwrap();

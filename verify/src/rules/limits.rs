@@ -189,8 +189,9 @@ fn outside(value: &str) -> Option<u64> {
     rest.strip_suffix(" outside")?.parse().ok()
 }
 
-/// `30000 ms` in the smallest unit; `None` for another form.
+/// `30000 ms` in the smallest unit, whatever is said behind a comma; `None` for another form.
 fn figure(value: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let value = value.split_once(", ").map_or(value, |(figure, _)| figure);
     let (number, unit) = value.split_once(' ')?;
     let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
     number.parse::<u64>().ok()?.checked_mul(*factor)
@@ -212,6 +213,7 @@ mod tests {
         let units = [("ms", 1_000), ("s", 1_000_000)];
         assert_eq!(figure("30000 ms", &units), Some(30_000_000));
         assert_eq!(figure("2 s", &units), Some(2_000_000));
+        assert_eq!(figure("2 s, or so", &units), Some(2_000_000));
         for other in [
             "30000",
             "30000 h",

@@ -16,6 +16,8 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::sys::process::start_time;
+
 /// First part of every planted name.
 pub const PREFIX: &str = "containment-probe-";
 /// The folder of lists, below the state folder.
@@ -231,31 +233,6 @@ impl Owner {
     fn is_alive(&self) -> io::Result<bool> {
         Ok(start_time(self.pid)? == Some(self.start))
     }
-}
-
-/// When a process began, in clock ticks since the boot; `None` when there is no such process.
-fn start_time(pid: u32) -> io::Result<Option<u64>> {
-    let stat = match crate::sys::pseudo::read(format!("/proc/{pid}/stat")) {
-        Ok(stat) => stat,
-        Err(error)
-            if error.kind() == io::ErrorKind::NotFound
-                || error.raw_os_error() == Some(libc::ESRCH) =>
-        {
-            return Ok(None);
-        }
-        Err(error) => return Err(error),
-    };
-    let text = String::from_utf8_lossy(&stat);
-    // The name in brackets may hold anything; field 3 follows the last one.
-    let fields = text.rsplit_once(") ").map(|(_, fields)| fields);
-    // A process that nobody has waited for yet is dead.
-    if fields.is_some_and(|fields| fields.starts_with(['Z', 'X'])) {
-        return Ok(None);
-    }
-    let start = fields.and_then(|fields| fields.split(' ').nth(19)?.parse().ok());
-    start
-        .map(Some)
-        .ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has no start time")))
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@
 //! | ipc | the host's IPC and network namespaces and session keyring; unix sockets in the six places where programs put them | network: a filter allows unix sockets alone |
 //! | descriptors | what the launcher holds without close-on-exec stays open | |
 //! | terminal | the caller's session, with its controlling terminal | |
-//! | memory, processes, cpu, disk | nothing is applied in the first place | |
+//! | memory, processes, cpu | four times the limit, at most 512 MiB and 256 tasks: what a probe uses is half of that | |
+//! | disk | four times the size of own folders and the limit on memory, which they count as | |
 //!
 //! A mechanism that stands in is needed for the declaration ([`stands_in`]): where it is missing, as Landlock under
 //! `nesting: allow`, the control that rests on it is not declared either.

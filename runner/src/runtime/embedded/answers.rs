@@ -7,7 +7,7 @@ use super::ablation;
 use crate::mechanism::identity::DEFAULT_INSIDE;
 use crate::mechanism::owners::{self, HostIds};
 use crate::mechanism::seccomp::Architecture;
-use crate::plan::{Answer, Intent, Job, Reason};
+use crate::plan::{Answer, Intent, Job, Reason, Why};
 
 /// What the workload's process calls between the filter and its program (`init/workload.rs`, `become_workload`): without
 /// one of them nothing can be started.
@@ -69,9 +69,10 @@ pub(in crate::runtime) fn answer(control: Control, policy: &Policy, job: &Job) -
         }
         Control::Privilege => intends("no capabilities, no_new_privs"),
         Control::Memory | Control::Processes | Control::Cpu => {
-            cannot(Reason::NEEDS_RESOURCE_GROUPS)
+            crate::plan::answer_limit(control, policy)
+                .unwrap_or_else(|| cannot(Reason::POLICY_SETS_NO_LIMIT))
         }
-        Control::Disk => cannot(Reason::NEEDS_QUOTA),
+        Control::Disk => answer_disk(policy, job),
         Control::Syscalls => answer_syscalls(policy),
         Control::Timeout => limited("kill of the pid namespace", " ms"),
         Control::Output => limited("runner-cap", " bytes"),
@@ -92,6 +93,25 @@ pub(in crate::runtime) fn answer(control: Control, policy: &Policy, job: &Job) -
         }),
         Control::Files => limited("RLIMIT_NOFILE", ""),
     }
+}
+
+/// What a workload may write to is in memory, and of a size, unless a folder of the host is shown writable.
+fn answer_disk(policy: &Policy, job: &Job) -> Answer {
+    let Some((_, Some(limit))) = policy.limit_of(Control::Disk) else {
+        return Answer::Cannot(Reason::POLICY_SETS_NO_LIMIT.into());
+    };
+    let shown = policy.filesystem.writable.first();
+    if let Some(bind) = shown {
+        return Answer::Cannot(Why {
+            reason: Reason::NEEDS_QUOTA,
+            detail: Some(format!("{} is writable", bind.source)),
+        });
+    }
+    // Without a root of its own the workload has the host's folders.
+    if job.leaves_out(Control::Filesystem) {
+        return Answer::Cannot(Reason::NEEDS_QUOTA.into());
+    }
+    Answer::Intends(Intent::by("tmpfs size").limited(format!("{limit} MiB in each own folder")))
 }
 
 fn answer_syscalls(policy: &Policy) -> Answer {

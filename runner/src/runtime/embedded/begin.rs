@@ -8,6 +8,7 @@ use ledger::facts::policy::Policy;
 use super::namespaces::drop_refused;
 use super::{ablation, launch};
 use crate::mechanism::Outcomes;
+use crate::mechanism::group::Group;
 use crate::mechanism::identity::{DEFAULT_INSIDE, IdentitySpec};
 use crate::mechanism::owners::HostIds;
 use crate::plan::{Asked, Begun, Job, LaunchError, Streams};
@@ -33,6 +34,7 @@ pub(in crate::runtime) fn make(
     (wanted, mut possible): (libc::c_int, libc::c_int),
     streams: &Streams,
     ids: &mut HostIds,
+    group: &mut Option<Group>,
     outcomes: &mut Outcomes,
 ) -> Result<Begun, LaunchError> {
     loop {
@@ -40,12 +42,21 @@ pub(in crate::runtime) fn make(
             Some(error) => Err(error),
             None => {
                 let inside = inside(policy, job, ids);
-                launch::begin(possible, launch::again(streams)?, |pid| {
+                let place = group.as_ref().and_then(Group::place);
+                launch::begin_in(place, possible, launch::again(streams)?, |pid| {
                     ids.write_maps(pid, &inside)
                 })
             }
         };
         match begun {
+            // It may be the group that does not take it: that is found out without.
+            Err(LaunchError::Namespaces { errno })
+                if group.as_ref().is_some_and(|group| group.place().is_some()) =>
+            {
+                if let Some(group) = group {
+                    group.give_up_place(&errno, outcomes);
+                }
+            }
             Err(LaunchError::Namespaces { errno }) if possible == wanted => {
                 possible = drop_refused(possible, outcomes)?;
                 if possible == wanted {
@@ -102,6 +113,7 @@ pub(in crate::runtime) fn made(
         Err(failed) => failed,
     };
     let mut outcomes = std::mem::take(&mut begun.outcomes);
+    let mut group = begun.group.take();
     let namespaces = (begun.wanted, begun.namespaces);
     let mut made = make(
         failed,
@@ -109,8 +121,10 @@ pub(in crate::runtime) fn made(
         namespaces,
         &streams,
         &mut ids,
+        &mut group,
         &mut outcomes,
     )?;
+    made.group = group;
     made.wanted = begun.wanted;
     made.ids = Some(ids);
     made.outcomes = outcomes;

@@ -6,6 +6,7 @@ use ledger::facts::policy::Nesting;
 use super::ablation;
 use super::namespaces::OPTIONAL;
 use crate::init::wire::Spec;
+use crate::mechanism::group::Resource;
 use crate::mechanism::identity::DEFAULT_INSIDE;
 use crate::mechanism::owners::HostIds;
 use crate::mechanism::root::{Mask, What};
@@ -31,6 +32,7 @@ pub(in crate::runtime) fn expected(
     let entries = spec.root.iter().flat_map(|root| &root.entries);
     let mut read_only = Vec::new();
     let mut writable = Vec::new();
+    let mut sizes = Vec::new();
     for entry in entries {
         match &entry.what {
             What::Bind { optional: true, .. }
@@ -39,7 +41,11 @@ pub(in crate::runtime) fn expected(
             What::Bind {
                 read_only: true, ..
             } => read_only.push(entry.path.clone()),
-            What::Bind { .. } | What::Memory { .. } => writable.push(entry.path.clone()),
+            What::Memory { bytes, .. } => {
+                sizes.extend(bytes.map(|bytes| (entry.path.clone(), bytes)));
+                writable.push(entry.path.clone());
+            }
+            What::Bind { .. } => writable.push(entry.path.clone()),
             What::Folder
             | What::File { .. }
             | What::Link(_)
@@ -83,6 +89,7 @@ pub(in crate::runtime) fn expected(
         pinned: pinned.collect(),
         mapped,
         own_proc: !plan.job.leaves_out(Control::Process),
+        sizes,
     }
 }
 
@@ -154,8 +161,11 @@ fn usual_mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
         // The launcher does these itself and nothing but its own end takes them away: the environment stands
         // in the execve that runs the workload, output passes through the runner.
         Control::Environment | Control::Output => vec![],
-        // Never intended by this runtime.
-        Control::Memory | Control::Processes | Control::Cpu | Control::Disk => vec![],
+        Control::Memory => vec![Resource::Memory.mechanism()],
+        Control::Processes => vec![Resource::Tasks.mechanism()],
+        Control::Cpu => vec![Resource::Cpu.mechanism()],
+        // What is not in memory is read-only, as nothing of the host's is writable.
+        Control::Disk => vec!["namespace-mount", "pivot-root", "read-only", "tmpfs-size"],
     }
 }
 

@@ -18,11 +18,13 @@ use std::thread::{self, ThreadId};
 use ledger::facts::control::Control;
 use ledger::facts::policy::Policy;
 
+use super::groups;
 use super::launch;
 use super::read_back;
 use crate::init::wire::ProgramReport;
+use crate::mechanism::group::Group;
 use crate::mechanism::{Failure, Outcomes};
-use crate::plan::{Answer, Begun, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams};
+use crate::plan::{self, Answer, Begun, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams};
 use crate::sys::process;
 use crate::sys::starter::Starter;
 use begin::{made, make};
@@ -31,6 +33,8 @@ use prepared::Prepared;
 
 /// The tier in which everything of this runtime is to be had.
 const TIER_FULL: &str = "full";
+/// Tasks of its control groups that are not the workload's: pid 1.
+const OWN_TASKS: u64 = 1;
 
 /// The runner's own sandbox.
 #[derive(Debug, Default)]
@@ -78,14 +82,25 @@ impl Runtime for Embedded {
             what: error_chain(&error),
         })?;
         let possible = possible_namespaces(wanted, &mut outcomes)?;
+        let limits = plan::limits(policy, job, OWN_TASKS);
+        let mut group = None;
+        let first = groups::come_first(&limits);
+        if first {
+            group = groups::make(&limits, &mut outcomes);
+        }
+        let place = group.as_ref().and_then(Group::place);
         let ready = self.starters().remove(&thread::current().id());
         let asked = match ready {
             // It was started before, and does not hold what this process holds now.
             Some(starter) if !job.leaves_out(Control::Descriptors) => {
-                launch::ask(starter, possible, streams)
+                launch::ask(starter, place, possible, streams)
             }
             _ => Err(streams),
         };
+        if !first {
+            // While the starter makes pid 1, which comes in by itself.
+            group = groups::make(&limits, &mut outcomes);
+        }
         let mut begun = match asked {
             Ok(asked) => Begun::asked(asked, possible),
             Err(streams) => make(
@@ -94,9 +109,11 @@ impl Runtime for Embedded {
                 (wanted, possible),
                 &streams,
                 &mut ids,
+                &mut group,
                 &mut outcomes,
             )?,
         };
+        begun.group = group;
         begun.wanted = wanted;
         begun.ids = Some(ids);
         begun.outcomes = outcomes;
@@ -146,11 +163,15 @@ fn build(
     let basis = |begun: &Begun| {
         let ids = begun.ids.as_ref();
         let ids = ids.map(|ids| (ids.host_uid(), ids.host_gid(), ids.can_drop_groups()));
-        (begun.namespaces, ids)
+        let place = begun
+            .group
+            .as_ref()
+            .is_some_and(|group| group.place().is_some());
+        (begun.namespaces, ids, place)
     };
     let prepare = |begun: &Begun| {
         let ids = begun.ids.as_ref().ok_or_else(no_ids)?;
-        let prepared = Prepared::new(plan, ids, begun.namespaces)?;
+        let prepared = Prepared::new(plan, ids, begun.namespaces, begun.group.as_ref())?;
         Ok::<_, LaunchError>((prepared, basis(begun)))
     };
     // While the starter still makes pid 1.
@@ -187,6 +208,9 @@ fn build(
     };
     outcomes.merge(init.report.outcomes.clone());
     outcomes.merge(seen);
+    if let Some(group) = &begun.group {
+        group.confirm(init.pid, &mut outcomes);
+    }
     if let Some(what) = &unprotected {
         let failure = Failure {
             attempt: "make protected paths ready".to_owned(),
@@ -205,9 +229,11 @@ fn build(
     }
     let program = launch::found(plan, init.report.program.as_ref());
     let mut effect = effect::effect(plan, &outcomes, program, &ids);
+    groups::say(&mut effect, plan, begun.group.as_ref());
     effect.tier = Some(TIER_FULL);
     effect.host_uid = host_uid;
     effect.launch = steps::describe(&spec, &ids, possible, plan.job.ablate);
+    effect.launch.extend(groups::describe(begun.group.as_ref()));
     let workspace = if plan.tree.has_own_workspace() {
         workspace(init.pid)
     } else {
@@ -223,6 +249,7 @@ fn build(
         workspace,
         // It ends while the runner has other things to do.
         leaving: starter.and_then(Starter::let_go),
+        group: begun.group.take(),
         held: vec![Box::new(ids), Box::new(placeholders)],
     })
 }

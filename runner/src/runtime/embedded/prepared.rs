@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use ledger::facts::control::Control;
 use ledger::facts::policy::{Nesting, NetworkMode};
 
-use super::{ablation, begin, error_chain, launch, tree};
+use super::{ablation, begin, error_chain, groups, launch, tree};
 use crate::init::wire::Spec;
+use crate::mechanism::group::{Group, Resource};
 use crate::mechanism::landlock::LandlockSpec;
 use crate::mechanism::owners::{HostIds, MapOwnersError};
 use crate::mechanism::placeholders::Placeholders;
@@ -29,13 +30,20 @@ impl Prepared {
         plan: &Plan,
         ids: &HostIds,
         namespaces: libc::c_int,
+        group: Option<&Group>,
     ) -> Result<Self, LaunchError> {
         let inside = begin::inside(&plan.policy, &plan.job, ids);
         let has = |flag| namespaces & flag != 0;
         let applies = |control| !plan.job.leaves_out(control);
         let seals_in = plan.policy.nesting == Nesting::Deny;
-        let built =
-            tree::build(plan, ids, &inside, has(libc::CLONE_NEWIPC)).map_err(refused_owner)?;
+        let built = tree::build(
+            plan,
+            ids,
+            &inside,
+            has(libc::CLONE_NEWIPC),
+            own_bytes(plan, group),
+        )
+        .map_err(refused_owner)?;
         let tree::Built {
             root,
             protect,
@@ -64,6 +72,8 @@ impl Prepared {
             terminal: plan.job.terminal,
             owns_tree: has(libc::CLONE_NEWPID),
             caller_terminal: plan.job.caller_terminal.is_some(),
+            groups: groups::doors(group),
+            own_group: group.is_some() && has(libc::CLONE_NEWCGROUP),
             leaves_tree: false,
             planted: u32::try_from(planted.len()).unwrap_or(u32::MAX),
             program: Some(launch::program(plan)),
@@ -92,6 +102,24 @@ fn refused_owner(error: MapOwnersError) -> LaunchError {
         MapOwnersError::Source { .. } | MapOwnersError::Namespace(_) => LaunchError::Step {
             what: error.to_string(),
         },
+    }
+}
+
+/// The size of each folder in memory: no more than the memory that there is for all of it.
+fn own_bytes(plan: &Plan, group: Option<&Group>) -> Option<u64> {
+    let memory = group
+        .and_then(|group| group.kept(Resource::Memory))
+        .map(|kept| kept.number);
+    let own = plan.tree.own_bytes.map(|bytes| {
+        if plan.job.leaves_out(Control::Disk) {
+            crate::plan::ablated_bytes(bytes)
+        } else {
+            bytes
+        }
+    });
+    match (own, memory) {
+        (Some(own), Some(memory)) => Some(own.min(memory)),
+        (own, memory) => own.or(memory),
     }
 }
 

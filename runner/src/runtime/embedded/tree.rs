@@ -143,6 +143,7 @@ pub(super) fn build(
     ids: &HostIds,
     inside: &IdentitySpec,
     own_ipc: bool,
+    bytes: Option<u64>,
 ) -> Result<Built, MapOwnersError> {
     let mut built = Built {
         placeholders: Placeholders::begin(),
@@ -165,8 +166,7 @@ pub(super) fn build(
         Shape::Custom(folder) => show_children(&mut built, folder)?,
         Shape::Host => without::show_host(&mut built)?,
     }
-    devices(&mut built, plan, own_ipc);
-    let bytes = plan.tree.own_bytes;
+    devices(&mut built, plan, own_ipc, bytes);
     if plan.job.leaves_out(Control::Process) {
         built.show(
             Path::new("/proc"),
@@ -365,9 +365,9 @@ fn shown_at(secret: &Path) -> Vec<PathBuf> {
     places
 }
 
-fn devices(built: &mut Built, plan: &Plan, own_ipc: bool) {
+fn devices(built: &mut Built, plan: &Plan, own_ipc: bool, bytes: Option<u64>) {
     if plan.job.leaves_out(Control::Devices) {
-        return without::devices(built, plan, own_ipc);
+        return without::devices(built, own_ipc, bytes);
     }
     let allowed = plan.policy.devices.allow.iter();
     let allowed = allowed.filter(|path| !crate::plan::OWN_DEVICES.contains(&path.as_str()));
@@ -399,7 +399,6 @@ fn devices(built: &mut Built, plan: &Plan, own_ipc: bool) {
     if plan.tree.shape == Shape::Host && memory.is_dir() {
         built.show(memory, Source::Path(memory.to_owned()), false, false);
     } else {
-        let bytes = plan.tree.own_bytes;
         let mode = 0o1777;
         built.put(memory, What::Memory { mode, bytes });
     }

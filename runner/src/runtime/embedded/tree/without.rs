@@ -47,7 +47,7 @@ pub(super) fn show_sockets(built: &mut Built, plan: &Plan, ids: &HostIds) {
 
 /// The host's devices; what IPC and terminals are made of is the sandbox's own where the host has a place for it, and no
 /// socket is shown.
-pub(super) fn devices(built: &mut Built, plan: &Plan, own_ipc: bool) {
+pub(super) fn devices(built: &mut Built, own_ipc: bool, bytes: Option<u64>) {
     let source = Source::Path("/dev".into());
     built.put(
         "/dev",
@@ -58,7 +58,6 @@ pub(super) fn devices(built: &mut Built, plan: &Plan, own_ipc: bool) {
             optional: false,
         },
     );
-    let bytes = plan.tree.own_bytes;
     let mut own = vec![
         ("/dev/pts", What::Terminals),
         (

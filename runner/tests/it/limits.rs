@@ -1,0 +1,370 @@
+//! Limits on memory, tasks, CPU time and room, by control groups and sizes: what a workload runs into, what is recorded of it,
+//! and what is left.
+
+mod left;
+
+use ledger::facts::execution::{Observed, Outcome};
+
+use crate::evidence::Run;
+use crate::world::{Ran, World, no_groups, program, ready, skip};
+
+/// A world whose caller can have limits, and in which python3 is; else says why not.
+macro_rules! limited {
+    ($test:literal) => {{
+        let world = ready!();
+        if let Some(why) = no_groups(&world) {
+            return skip($test, why);
+        }
+        if program("python3").is_none() {
+            return skip($test, "no python3");
+        }
+        world
+    }};
+}
+
+/// Touches so many MiB, 40 at a time.
+const TOUCH: &str = "
+import sys
+kept = []
+for _ in range(0, int(sys.argv[1]), 8):
+    part = bytearray(8 << 20)
+    for at in range(0, len(part), 4096): part[at] = 1
+    kept.append(part)
+";
+
+fn observed(run: &Run) -> Observed {
+    run.execution.observed.clone().unwrap()
+}
+
+fn declared(run: &Run, control: &str) -> (String, String) {
+    let declared = &run.start.controls.declared;
+    let one = declared
+        .iter()
+        .find(|one| one.control.as_str() == control)
+        .unwrap_or_else(|| panic!("{control}: {:?}", run.start.controls.unsupported));
+    (one.mechanism.clone(), one.value.clone().unwrap_or_default())
+}
+
+#[test]
+fn what_stays_below_its_limits_runs_as_requested_and_is_measured() {
+    let world = limited!("what_stays_below_its_limits");
+    let flags = "--memory 96M --processes 8 --cpu 1.5";
+    world.exec(flags, &["python3", "-c", TOUCH, "40"]).ended(0);
+    let run = world.last();
+    assert_eq!(run.execution.verdict.as_str(), "as-requested");
+    let (mechanism, value) = declared(&run, "memory");
+    assert!(mechanism.starts_with("cgroup-v"), "{mechanism}");
+    assert!(value.starts_with("96 MiB"), "{value}");
+    let (mechanism, value) = declared(&run, "processes");
+    assert!(
+        mechanism.ends_with("pids.max") && value == "8 tasks",
+        "{mechanism} {value}"
+    );
+    let (_, value) = declared(&run, "cpu");
+    assert_eq!(value, "1.5 of a CPU, 150 ms in 100 ms");
+    let seen = observed(&run);
+    assert!(
+        seen.source.starts_with("procfs cgroup-v"),
+        "{}",
+        seen.source
+    );
+    assert_eq!(seen.oom_kills.map(|kills| kills.value()), Some(0));
+    let named = |field: &str| {
+        let unmeasured = run.execution.unmeasured.iter().flatten();
+        unmeasured.filter(|gap| gap.field == field).count() == 1
+    };
+    // A figure, or why there is none.
+    match seen.memory_peak_bytes {
+        Some(peak) => assert!((40 << 20..=96 << 20).contains(&peak.value()), "{peak}"),
+        None => assert!(named("observed.memoryPeakBytes")),
+    }
+    match seen.pids_peak {
+        Some(peak) => assert!((1..=8).contains(&peak.value()), "{peak}"),
+        None => assert!(named("observed.pidsPeak")),
+    }
+    assert!(seen.cpu_us.unwrap().value() > 0);
+}
+
+#[test]
+fn who_runs_out_of_memory_is_killed_and_that_is_said() {
+    let world = limited!("who_runs_out_of_memory");
+    let ran = world
+        .exec("--memory 48M", &["python3", "-c", TOUCH, "160"])
+        .ended(128 + 9);
+    assert!(
+        ran.err
+            .contains("signal 9; memory ran out at its limit of 48 MiB"),
+        "{}",
+        ran.err
+    );
+    let run = world.last();
+    assert_eq!(run.execution.result.outcome, Outcome::Signaled);
+    assert_eq!(run.execution.verdict.as_str(), "failed");
+    let seen = observed(&run);
+    assert_eq!(seen.oom_kills.unwrap().value(), 1);
+    assert!(
+        seen.memory_peak_bytes
+            .is_none_or(|peak| peak.value() <= 48 << 20)
+    );
+
+    // A child's end is said too where the program goes on.
+    let script = "python3 -c \"$1\" 160; echo went on";
+    let ran = world.exec("--memory 48M", &["sh", "-c", script, "sh", TOUCH]);
+    let ran = ran.ended(0);
+    assert_eq!(ran.out, "went on\n");
+    assert!(
+        ran.err.contains("as-requested (memory ran out"),
+        "{}",
+        ran.err
+    );
+
+    // Four that are small enough each.
+    let script = "for i in 1 2 3 4; do python3 -c \"$1\" 24 & done; wait";
+    world.exec("--memory 48M", &["sh", "-c", script, "sh", TOUCH]);
+    assert!(observed(&world.last()).oom_kills.unwrap().value() > 0);
+}
+
+#[test]
+fn files_in_memory_are_memory() {
+    let world = limited!("files_in_memory_are_memory");
+    // Larger than the limit, each and all together.
+    let script = "for place in /tmp /var/tmp /workspace /dev/shm; do
+        head -c 30000000 /dev/zero >$place/file || echo refused
+    done; echo over";
+    let ran = world.exec("--memory 32M", &["sh", "-c", script]);
+    let run = world.last();
+    let seen = observed(&run);
+    assert!(
+        seen.memory_peak_bytes
+            .is_none_or(|peak| peak.value() <= 32 << 20)
+    );
+    assert!(
+        seen.oom_kills.unwrap().value() > 0 || ran.out.contains("refused"),
+        "{ran:#?}"
+    );
+    // No folder is larger than the limit, whatever the policy allows it.
+    let ran = world.exec(
+        "--memory 32M",
+        &["stat", "-fc", "%b %S", "/tmp", "/workspace"],
+    );
+    for line in ran.ended(0).out.lines() {
+        let mut numbers = line.split(' ').map(|number| number.parse::<u64>().unwrap());
+        let bytes = numbers.next().unwrap() * numbers.next().unwrap();
+        assert_eq!(bytes, 32 << 20, "{line}");
+    }
+}
+
+#[test]
+fn n_tasks_are_n_of_the_workload() {
+    let world = limited!("n_tasks_are_n");
+    let script = "
+import os, sys, threading
+gate = threading.Event()
+count = 1
+try:
+    while count < 64:
+        if count % 2:
+            reader, writer = os.pipe()
+            if os.fork() == 0:
+                os.close(writer); os.read(reader, 1); os._exit(0)
+            globals().setdefault('kept', []).append(writer)
+        else:
+            threading.Thread(target=gate.wait, daemon=True).start()
+        count += 1
+except (BlockingIOError, RuntimeError) as error:
+    print(count, type(error).__name__, flush=True)
+os._exit(0)
+";
+    let ran = world
+        .exec("--processes 16", &["python3", "-c", script])
+        .ended(0);
+    assert!(ran.out.starts_with("16 "), "{ran:#?}");
+    let run = world.last();
+    assert!(
+        observed(&run)
+            .pids_peak
+            .is_none_or(|peak| peak.value() == 16)
+    );
+    // One is enough for a program that stays alone.
+    world.exec("--processes 1", &["true"]).ended(0);
+
+    // A bomb that nobody counts.
+    let bomb = "bomb() { bomb | bomb & }; bomb; sleep 0.3";
+    world.exec("--processes 24 --timeout 20s", &["bash", "-c", bomb]);
+    let run = world.last();
+    assert_eq!(run.execution.result.outcome, Outcome::Exited);
+    assert!(
+        observed(&run)
+            .pids_peak
+            .is_none_or(|peak| peak.value() <= 24)
+    );
+}
+
+#[test]
+fn a_burner_gets_its_share() {
+    let world = limited!("a_burner_gets_its_share");
+    let script = "
+import os, time
+for _ in range(3): os.fork()
+end = time.monotonic() + 1
+while time.monotonic() < end: pass
+";
+    world.exec("--cpu 0.2", &["python3", "-c", script]).ended(0);
+    let run = world.last();
+    let used = observed(&run).cpu_us.unwrap().value();
+    let wall = run.execution.result.duration_us.unwrap().value();
+    // Eight of them would use all there is. A period may stick out at either end.
+    assert!(
+        used <= wall / 5 + 2 * 20_000 + 10_000,
+        "{used} of {wall} us"
+    );
+}
+
+#[test]
+fn the_groups_have_no_names_inside() {
+    let world = limited!("the_groups_have_no_names_inside");
+    let flags = "--memory 96M --processes 8 --cpu 1";
+    let ran = world.exec(flags, &["cat", "/proc/self/cgroup"]).ended(0);
+    for line in ran.out.lines() {
+        assert!(line.ends_with(":/"), "{}", ran.out);
+    }
+    let ran = world.exec(flags, &["ls", "/sys"]);
+    assert_ne!(ran.code, Some(0), "{ran:#?}");
+}
+
+#[test]
+fn too_little_for_the_sandbox_itself_is_said() {
+    let world = limited!("too_little_for_the_sandbox");
+    let ran = world.exec("--memory 1M", &["python3", "-c", TOUCH, "8"]);
+    assert_ne!(ran.code, Some(0));
+    assert!(
+        ran.err
+            .contains("memory limit of 1 MiB leaves the sandbox itself no room")
+            || ran.err.contains("memory ran out at its limit of 1 MiB"),
+        "{ran:#?}"
+    );
+}
+
+#[test]
+fn own_folders_of_a_size_are_a_limit_where_nothing_of_the_hosts_is_writable() {
+    let world = ready!();
+    let policy = world.policy(|policy| {
+        policy["filesystem"]["maxWorkspaceMb"] = 4.into();
+        let required = &mut policy["enforcement"]["requiredControls"];
+        required.as_array_mut().unwrap().push("disk".into());
+    });
+    let flags = format!("-C / -P {}", policy.display());
+    // Everywhere that one may write to at all.
+    let script = "
+import os
+for folder, _, _ in os.walk('/'):
+    # A message queue is made by a file, and holds no file's content.
+    if folder.startswith(('/proc', '/dev/mqueue')) or not os.access(folder, os.W_OK): continue
+    try:
+        with open(folder + '/filler', 'wb') as file:
+            for _ in range(8): file.write(b'x' * (1 << 20)); file.flush()
+        print('no end in', folder)
+    except OSError as error: print(folder, error.errno)
+";
+    if program("python3").is_none() {
+        return skip("own_folders_of_a_size", "no python3");
+    }
+    let ran = world.exec(&flags, &["python3", "-c", script]).ended(0);
+    let mut places: Vec<&str> = ran.out.lines().collect();
+    places.sort_unstable();
+    assert_eq!(
+        places,
+        ["/dev/shm 28", "/tmp 28", "/var/tmp 28", "/workspace 28"]
+    );
+    let (mechanism, value) = declared(&world.last(), "disk");
+    assert_eq!(
+        (mechanism.as_str(), value.as_str()),
+        ("tmpfs size", "4 MiB in each own folder")
+    );
+    let ran = world
+        .exec(&format!("{flags} --write ."), &["true"])
+        .ended(126);
+    assert!(ran.err.contains("disk: needs-quota"), "{}", ran.err);
+}
+
+#[test]
+fn a_limit_that_fails_or_has_no_effect_is_not_declared() {
+    let world = limited!("a_limit_that_fails");
+    for (mechanism, control, flags) in [
+        ("group-memory", "memory", "--memory 64M"),
+        ("group-pids", "processes", "--processes 9"),
+        ("group-cpu", "cpu", "--cpu 0.5"),
+    ] {
+        for (kind, reason) in [("fail", "mechanism-failed"), ("void", "no-effect")] {
+            let fault = format!("{mechanism}={kind}");
+            let run = |flags: &str| {
+                let mut command = world.exec_command(flags, &["true"]);
+                command.env("RUNNER_FAULT", &fault);
+                Ran::of(command.output().unwrap())
+            };
+            let ran = run(flags).ended(126);
+            let said = format!("{control}: {reason} (");
+            assert!(ran.err.contains(&said), "{fault}: {}", ran.err);
+            let mut plan = world.command(["plan"]);
+            plan.args(flags.split(' ')).args(["--", "true"]);
+            let ran = Ran::of(plan.env("RUNNER_FAULT", &fault).output().unwrap());
+            assert!(ran.ended(126).out.contains(reason), "{fault}");
+            run(&format!("--best-effort {flags}")).ended(0);
+            let run = world.last();
+            assert_eq!(run.execution.verdict.as_str(), "controls-missing");
+            assert!(run.reason(control).unwrap().starts_with(reason), "{fault}");
+            for other in ["memory", "processes", "cpu"] {
+                assert_eq!(run.declares(other), other != control, "{fault}: {other}");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_can_have_no_groups_is_refused_and_told_what_would_help() {
+    let test = "who_can_have_no_groups";
+    let _ = ready!();
+    let Some(world) = World::of_user(test, &[]) else {
+        return;
+    };
+    if no_groups(&world).is_none() {
+        return skip(test, "this user has groups of its own");
+    }
+    let reasons = [
+        "resource-groups-not-writable",
+        "no-resource-groups",
+        "controller-not-delegated",
+    ];
+    for (flags, control) in [
+        ("--memory 64M", "memory"),
+        ("--processes 9", "processes"),
+        ("--cpu 0.5", "cpu"),
+        ("--require memory", "memory"),
+    ] {
+        let ran = world.exec(flags, &["true"]).ended(126);
+        let said = |reason: &&str| ran.err.contains(&format!("{control}: {reason}"));
+        assert!(reasons.iter().any(said), "{}", ran.err);
+        assert!(ran.err.contains("`runner doctor`"), "{}", ran.err);
+        let run = world.last();
+        assert_eq!(run.execution.verdict.as_str(), "not-executed");
+        let ran = world.run(&format!("plan {flags} -- true")).ended(126);
+        assert!(ran.out.contains(control), "{}", ran.out);
+        world
+            .exec(&format!("--best-effort {flags}"), &["true"])
+            .ended(0);
+        let run = world.last();
+        assert_eq!(run.execution.verdict.as_str(), "controls-missing");
+        let seen = observed(&run);
+        assert_eq!(
+            (seen.source.as_str(), seen.oom_kills, seen.cpu_us),
+            ("procfs", None, None)
+        );
+    }
+    let doctor = world.run("doctor");
+    let advice = doctor.out.split("resource-groups").nth(1).unwrap();
+    assert!(
+        advice.contains("does not work") && advice.lines().count() > 2,
+        "{}",
+        doctor.out
+    );
+}
