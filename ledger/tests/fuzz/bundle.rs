@@ -275,7 +275,7 @@ fn root_of(leaf: Hash, index: u64, size: u64, path: &[Value]) -> Option<String> 
         }
         if at % 2 == 1 || at == most {
             hash = Hash::node(&beside, &hash);
-            while at % 2 == 0 && at != 0 {
+            while at.is_multiple_of(2) && at != 0 {
                 (at, most) = (at / 2, most / 2);
             }
         } else {

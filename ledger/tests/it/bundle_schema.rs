@@ -119,7 +119,7 @@ fn matches(pattern: &str, text: &str) -> bool {
         "^[A-Za-z0-9+/]{86}==$" => padded(86, "=="),
         "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$" => {
             let rest = text.strip_suffix("==").or_else(|| text.strip_suffix('='));
-            text.len() % 4 == 0
+            text.len().is_multiple_of(4)
                 && rest
                     .unwrap_or(text)
                     .bytes()
