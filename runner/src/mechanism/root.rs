@@ -260,10 +260,17 @@ fn put(
             attach(root, path, &memory, true).map_err(failed)
         }
         What::Bind {
-            read_only, device, ..
+            read_only,
+            device,
+            optional,
+            ..
         } => {
             let Some(tree) = source else { return Ok(()) };
-            bind(root, path, &tree, *read_only, *device, outcomes)
+            match bind(root, path, &tree, *read_only, *device, outcomes) {
+                // Removed on the host since it was opened: a mount of it has no place any more.
+                Err(gone) if *optional && gone.error == "ENOENT" => Ok(()),
+                done => done,
+            }
         }
         What::Processes => {
             let attributes = Attributes {
