@@ -200,6 +200,8 @@ fn left(world: &World, pids: &[u32]) -> Vec<String> {
     let mut left = Vec::new();
     let mut folders = vec![
         world.path("home"),
+        world.path("home/work"),
+        "/".into(),
         "/tmp".into(),
         "/var/tmp".into(),
         "/dev/shm".into(),
