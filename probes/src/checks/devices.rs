@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::writing::writable_folders;
+use super::writing::{own_path, writable_folders};
 use crate::cause::Cause;
 use crate::line::{Seen, Twin};
 use crate::parameters::Parameters;
@@ -42,7 +42,7 @@ const NODES: [&str; 24] = [
     "dri/renderD128",
 ];
 
-pub(crate) fn nodes(_parameters: &Parameters) -> Seen {
+pub(crate) fn nodes(parameters: &Parameters) -> Seen {
     let mut tally = Tally::new(DENIED);
     for name in NODES {
         let path = Path::new("/dev").join(name);
@@ -66,8 +66,8 @@ pub(crate) fn nodes(_parameters: &Parameters) -> Seen {
             }
         }
     }
-    if let Some(folder) = writable_folders().first() {
-        let path = folder.join(format!("containment-probe-null-{}", std::process::id()));
+    if let Some(folder) = writable_folders(parameters).first() {
+        let path = own_path(folder, parameters);
         let made = sys::make_device(&path, 0x103);
         if made.is_ok()
             && let Err(error) = fs::remove_file(&path)

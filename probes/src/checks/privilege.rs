@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::writing::writable_folders;
+use super::writing::{own_path, writable_folders};
 use crate::cause::{Cause, EACCES, EBADF, EINVAL, ENOENT, ENOSYS, EOPNOTSUPP, EPERM};
 use crate::line::{Seen, Twin};
 use crate::parameters::Parameters;
@@ -16,17 +16,17 @@ pub(crate) const DENIED_USERNS: &[&str] =
     &["EPERM", "EACCES", "ENOSPC", "EUSERS", "ENOSYS", "EINVAL"];
 
 /// Capabilities in the host's own user namespace: sethostname(2) and the like would only reach a namespace.
-pub(crate) fn capabilities(_parameters: &Parameters) -> Seen {
+pub(crate) fn capabilities(parameters: &Parameters) -> Seen {
     let mut tally = Tally::new(DENIED);
     match sys::swap_to_nowhere() {
         // It may, and there is no such file.
         Err(Cause::Errno(ENOENT)) => tally.escaped("swapon"),
         answer => tally.attempt("swapon", answer),
     }
-    let folders = writable_folders();
+    let folders = writable_folders(parameters);
     match folders.first() {
         Some(folder) => {
-            let path = folder.join(format!("containment-probe-null-{}", std::process::id()));
+            let path = own_path(folder, parameters);
             // 1:3, a second null device: harmless to have.
             let made = sys::make_device(&path, 0x103);
             if made.is_ok()

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::filesystem::{DENIED, allowed, beginning};
 use super::show;
-use super::writing::writable_folders;
+use super::writing::{own_path, writable_folders};
 use crate::cause::Cause;
 use crate::line::Seen;
 use crate::parameters::Parameters;
@@ -47,20 +47,20 @@ pub(crate) fn traversal(parameters: &Parameters) -> Seen {
                 Err(error) => tally.refused(way, error),
             }
         }
-        by_link(text, &mut tally);
+        by_link(text, parameters, &mut tally);
     }
     by_descriptors(parameters, &mut tally);
     tally.finish(twin)
 }
 
 /// A link of our own that points at the folder, with a slash behind it; where nothing can be written there is none.
-fn by_link(text: &str, tally: &mut Tally) {
+fn by_link(text: &str, parameters: &Parameters, tally: &mut Tally) {
     let target = Path::new(text);
     let (Some(folder), Some(name)) = (target.parent(), target.file_name()) else {
         return;
     };
-    for own in writable_folders() {
-        let link = own.join(format!("containment-probe-link-{}", std::process::id()));
+    for own in writable_folders(parameters) {
+        let link = own_path(&own, parameters);
         if std::os::unix::fs::symlink(folder, &link).is_err() {
             continue;
         }

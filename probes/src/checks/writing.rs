@@ -16,8 +16,23 @@ pub(crate) const DENIED: &[&str] = &[
 ];
 pub(crate) const DENIED_KNOBS: &[&str] = &["ENOENT", "EACCES", "EPERM", "EROFS", "ENOTDIR"];
 
+/// A name of this program's own in a folder: by the run's mark, so that the runner removes it where this program was killed before
+/// it could; inside what is planted there by that name already.
+pub(super) fn own_path(folder: &Path, parameters: &Parameters) -> PathBuf {
+    let own = format!("containment-probe-{}", std::process::id());
+    // A name, not a way to somewhere else.
+    let mark = parameters
+        .first("mark")
+        .filter(|mark| mark.starts_with("containment-probe-") && !mark.contains('/'));
+    match mark.map(|mark| folder.join(mark)) {
+        Some(planted) if planted.is_dir() => planted.join(own),
+        Some(free) => free,
+        None => folder.join(own),
+    }
+}
+
 /// Folders in which this program could make a file just now.
-pub(super) fn writable_folders() -> Vec<PathBuf> {
+pub(super) fn writable_folders(parameters: &Parameters) -> Vec<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let here = std::env::current_dir().ok();
     let known = ["/workspace", "/tmp", "/dev/shm", "/var/tmp"].map(PathBuf::from);
@@ -26,8 +41,7 @@ pub(super) fn writable_folders() -> Vec<PathBuf> {
         if found.contains(&folder) || !folder.is_absolute() {
             continue;
         }
-        let name = format!("containment-probe-{}", std::process::id());
-        let path = folder.join(name);
+        let path = own_path(&folder, parameters);
         if File::create_new(&path).is_ok() && fs::remove_file(&path).is_ok() {
             found.push(folder);
         }
@@ -37,7 +51,7 @@ pub(super) fn writable_folders() -> Vec<PathBuf> {
 
 pub(crate) fn write(parameters: &Parameters) -> Seen {
     let mut tally = Tally::new(DENIED);
-    let twin = Twin::of(!writable_folders().is_empty());
+    let twin = Twin::of(!writable_folders(parameters).is_empty());
     if parameters.first("write").is_none() {
         return Seen::missing("no write= was given");
     }

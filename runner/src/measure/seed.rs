@@ -52,6 +52,10 @@ pub(super) fn plant(
     // The run's own mark stands in these, too: what is allowed, and the decoys.
     marked.push(places.workload.0.clone());
     marked.extend(places.evidence.iter().filter(|path| path.is_dir()).cloned());
+    let evidence = roots + 1..marked.len();
+    // And where a bare probe tries what it can make, beside the six places: a killed one leaves that.
+    marked.extend(["/", "/workspace"].map(PathBuf::from));
+    marked.extend(std::env::current_dir());
     let mark = Mark::new(&places.state, &fresh()?, &marked)?;
     let mut seeds = Seeds {
         places,
@@ -81,7 +85,8 @@ pub(super) fn plant(
             }
         }
     }
-    seeds.row(probe, &mark, roots, bounds)?;
+    seeds.parameters.push(("mark", mark.name().to_owned()));
+    seeds.row(probe, &mark, (roots, evidence), bounds)?;
     let listeners = seeds.open.serve(&secret.to_string(), fresh()?);
     Ok(Planted {
         probe: probe.clone(),
@@ -116,7 +121,7 @@ impl Seeds<'_> {
         &mut self,
         probe: &Probe,
         mark: &Mark,
-        roots: usize,
+        (roots, evidence): (usize, std::ops::Range<usize>),
         bounds: &Bounds,
     ) -> Result<(), PlantError> {
         let own_paths = mark.paths();
@@ -124,7 +129,7 @@ impl Seeds<'_> {
             Control::Network => self.network()?,
             Control::Filesystem => {
                 self.files()?;
-                self.evidence(own_paths.get(roots + 1..).unwrap_or_default())?;
+                self.evidence(own_paths.get(evidence).unwrap_or_default())?;
                 if let Some(folder) = own_paths.get(roots) {
                     self.allow(folder)?;
                 }

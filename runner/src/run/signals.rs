@@ -10,6 +10,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::stop::Stop;
+use crate::sys::deaf::Deaf;
 
 /// Passed on to the workload's process group.
 const PASSED: [Signal; 7] = [
@@ -42,7 +43,11 @@ enum Source {
     /// Dropped, it takes what came and lets signals act as before.
     Process { fd: SignalFd, before: SigSet },
     /// Another thread's word, which no signal is for; and how often it was passed on.
-    Thread { stop: Arc<Stop>, told: Cell<u32> },
+    Thread {
+        stop: Arc<Stop>,
+        told: Cell<u32>,
+        _deaf: Deaf,
+    },
 }
 
 impl Signals {
@@ -60,6 +65,7 @@ impl Signals {
         Self::from(Source::Thread {
             stop,
             told: Cell::new(0),
+            _deaf: Deaf::begin(),
         })
     }
 
@@ -74,7 +80,7 @@ impl Signals {
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         match &self.source {
             Source::Process { fd, .. } => fd.as_fd(),
-            Source::Thread { stop, told } if told.get() < TIMES => stop.fd(),
+            Source::Thread { stop, told, .. } if told.get() < TIMES => stop.fd(),
             Source::Thread { stop, .. } => stop.nothing(),
         }
     }
@@ -134,7 +140,7 @@ impl Signals {
     pub(super) fn next(&self) -> io::Result<Option<i32>> {
         let fd = match &self.source {
             Source::Process { fd, .. } => fd,
-            Source::Thread { stop, told } => {
+            Source::Thread { stop, told, .. } => {
                 let is_new = stop.is_asked() && told.get() < TIMES;
                 told.set(told.get() + u32::from(is_new));
                 return Ok(is_new.then_some(libc::SIGTERM));

@@ -19,6 +19,7 @@ use crate::mechanism::group::{Group, Resource};
 use crate::mechanism::{Failure, Outcomes};
 use crate::plan::{Asked, Begun, Job, LaunchError, Plan, Program, Streams, Waiting};
 use crate::sys::clone::{self, Child, Image, SpawnError, Stage};
+use crate::sys::deaf::is_deaf;
 use crate::sys::identity;
 use crate::sys::mount;
 use crate::sys::starter::{ForkError, Forked, Starter};
@@ -346,8 +347,11 @@ fn exchange(
 /// Waits until pid 1 says something or ends; an operator who has enough, or the limit, ends the wait.
 pub(super) fn await_report(control: &UnixStream, until: Instant) -> Result<(), LaunchError> {
     // Blocked by the run, so that they wait here; where they are not blocked, they end this process themselves.
+    // In a thread that leaves them to another one, none of them.
     let mut ending = SigSet::empty();
-    ENDING.iter().for_each(|signal| ending.add(*signal));
+    if !is_deaf() {
+        ENDING.iter().for_each(|signal| ending.add(*signal));
+    }
     let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
     let signals = SignalFd::with_flags(&ending, flags)
         .map_err(|errno| system("receive signals by descriptor")(errno.into()))?;

@@ -8,6 +8,7 @@
 pub mod attempt;
 pub mod canary;
 pub mod clone;
+pub mod deaf;
 pub mod descriptor;
 pub mod fault;
 pub mod filter;

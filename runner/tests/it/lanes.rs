@@ -130,20 +130,27 @@ fn world_begun(world: &World) -> &World {
 fn ctrl_c_ends_all_runs_side_by_side() {
     let world = ready!();
     let suite = some_rows(&world, &["timeout", "filesystem", "process", "ipc"]);
-    let before = bodies(world_begun(&world)).len();
-    let child = spawned(&world, &format!("matrix --suite {suite}"));
-    let pid = child.id();
-    until("a probe is started", || {
-        let new = bodies(&world).split_off(before);
-        new.iter().any(|body| matches!(body, Body::Start(_)))
-    });
-    signal(&child, Signal::SIGINT);
-    let ran = Ran::of(child.wait_with_output().unwrap()).ended(130);
+    world_begun(&world);
+    let records = world.ledger().join("records/00000000.jsonl");
+    let size = || std::fs::metadata(&records).unwrap().len();
+    let (ran, before, pid) = loop {
+        let (before, began) = (bodies(&world).len(), size());
+        let child = spawned(&world, &format!("matrix --suite {suite}"));
+        let pid = child.id();
+        until("a probe is started", || size() > began);
+        signal(&child, Signal::SIGINT);
+        let ran = Ran::of(child.wait_with_output().unwrap());
+        // On a busy machine this one may look too late.
+        if ran.code != Some(0) {
+            break (ran, before, pid);
+        }
+    };
+    let ran = ran.ended(130);
     assert!(ran.err.contains("of 12 runs of embedded"), "{ran:#?}");
     let kinds: Vec<&str> = bodies(&world)[before..].iter().map(Body::kind).collect();
     let count = |wanted: &str| kinds.iter().filter(|kind| **kind == wanted).count();
-    // Each that was begun has its end.
-    assert_eq!(count("start"), count("probe"), "{kinds:?}");
+    // Each that was begun has its end; one that was not let begin has no start, and says so.
+    assert!(count("start") <= count("probe"), "{kinds:?}");
     assert_eq!(count("matrix"), 0, "{kinds:?}");
     assert_eq!(left(&world, &[pid]), Vec::<String>::new());
     // And the next one goes on.
@@ -193,6 +200,8 @@ fn left(world: &World, pids: &[u32]) -> Vec<String> {
     let mut left = Vec::new();
     let mut folders = vec![
         world.path("home"),
+        world.path("home/work"),
+        "/".into(),
         "/tmp".into(),
         "/var/tmp".into(),
         "/dev/shm".into(),

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::super::writing::writable_folders;
+use super::super::writing::{own_path, writable_folders};
 use super::{budget, write_until};
 use crate::cause::Cause;
 use crate::line::{Seen, Twin};
@@ -17,8 +17,8 @@ pub(crate) const DENIED_TMPFS: &[&str] = &["SIGKILL", "ENOMEM", "ENOSPC", "EDQUO
 pub(crate) const DENIED_DISK: &[&str] = &["ENOSPC", "EDQUOT", "EFBIG"];
 
 /// A file in a folder that has no name any more when anything is written to it.
-fn nameless(folder: &Path) -> Result<File, Cause> {
-    let path = folder.join(format!("containment-probe-room-{}", std::process::id()));
+fn nameless(folder: &Path, parameters: &Parameters) -> Result<File, Cause> {
+    let path = own_path(folder, parameters);
     let file = File::create_new(&path)?;
     fs::remove_file(&path)?;
     Ok(file)
@@ -53,9 +53,9 @@ pub(crate) fn tmpfs(parameters: &Parameters) -> Seen {
         Ok(file) => tally.attempt(format!("memfd of {twice} bytes"), written(file, twice)),
         Err(cause) => tally.note(format!("memfd {cause}")),
     }
-    for folder in distinct_folders() {
+    for folder in distinct_folders(parameters) {
         if sys::lies_in_memory(&folder) {
-            let answer = nameless(&folder).and_then(|file| written(file, twice));
+            let answer = nameless(&folder, parameters).and_then(|file| written(file, twice));
             tally.attempt(folder.display().to_string(), answer);
         }
     }
@@ -70,17 +70,18 @@ pub(crate) fn disk(parameters: &Parameters) -> Seen {
     };
     let mut tally = Tally::new(DENIED_DISK);
     let mut half = Err(Cause::None);
-    for folder in distinct_folders() {
-        half = half.or_else(|_| nameless(&folder).and_then(|file| written(file, budget / 2)));
-        let answer = nameless(&folder).and_then(|file| written(file, twice));
+    for folder in distinct_folders(parameters) {
+        half = half
+            .or_else(|_| nameless(&folder, parameters).and_then(|file| written(file, budget / 2)));
+        let answer = nameless(&folder, parameters).and_then(|file| written(file, twice));
         tally.attempt(format!("{} {twice} bytes", folder.display()), answer);
     }
     tally.finish(Twin::of(half.is_ok()))
 }
 
-fn distinct_folders() -> Vec<std::path::PathBuf> {
+fn distinct_folders(parameters: &Parameters) -> Vec<std::path::PathBuf> {
     let mut seen = Vec::new();
-    let mut folders = writable_folders();
+    let mut folders = writable_folders(parameters);
     folders.retain(|folder| match fs::metadata(folder) {
         Ok(found) if !seen.contains(&found.dev()) => {
             seen.push(found.dev());
