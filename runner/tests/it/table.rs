@@ -41,6 +41,11 @@ struct Cell {
 }
 
 impl Cell {
+    fn lacked_time(&self) -> bool {
+        let says = ["no answer within", "too busy to say", "; Timeout)"];
+        self.verdict == "inconclusive" && says.iter().any(|text| self.detail.contains(text))
+    }
+
     /// What is compared.
     fn facts(&self) -> (bool, &str, &str) {
         (self.declared, &self.verdict, &self.reason)
@@ -67,10 +72,24 @@ impl Table {
             };
             (text(&cell["check"]), found)
         });
+        let (cells, all): (BTreeMap<_, _>, _) = (cells.collect(), &document["cells"]);
+        assert_eq!(cells.len(), all.as_array().unwrap().len(), "one runtime");
         Self {
-            cells: cells.collect(),
+            cells,
             facts: Facts::of(&document["host"]),
         }
+    }
+
+    /// What a machine that many others use too leaves room for: a measurement that says that it had no time is made again.
+    fn calm(measure: impl Fn() -> Self) -> Self {
+        let mut table = measure();
+        for _ in 0..3 {
+            if !table.cells.values().any(Cell::lacked_time) {
+                break;
+            }
+            table = measure();
+        }
+        table
     }
 
     #[track_caller]

@@ -77,8 +77,8 @@ const NATIVE: &[Row] = &[
 
 fn measure(world: &World, flags: &str) -> Table {
     let policy = policy(world, 30_000, |_| {});
-    let ran = world.run(&format!("matrix --json -P {} {flags}", policy.display()));
-    Table::of(&ran.ended(0))
+    let command = format!("matrix --json -P {} {flags}", policy.display());
+    Table::calm(|| Table::of(&world.run(&command).ended(0)))
 }
 
 /// Worlds of every caller that can be had: of who runs this, and, where that is root, of an ordinary user.
@@ -94,7 +94,7 @@ fn the_sandbox_contains_what_it_declares_and_a_callers_cell_says_why_it_differs(
     let test = "the_sandbox_contains_what_it_declares_and_a_callers_cell_says_why_it_differs";
     let declares = |control: &str| SUPPORTED.contains(&control);
     let tables = callers(test).into_iter().map(|world| {
-        let table = measure(&world, "");
+        let table = measure(&world, "--runtime embedded");
         compare("embedded", &table, &declares, EMBEDDED);
         table
     });

@@ -65,11 +65,16 @@ fn walk(world: &World, by_root: bool, controls: &[Control]) {
         row["arms"] = serde_json::json!(["run"]);
         true
     });
-    let arguments = format!("matrix --json -P {policy} --suite {}", suite.display());
+    let arguments = format!(
+        "matrix --json --runtime embedded -P {policy} --suite {}",
+        suite.display()
+    );
     let measure = |left_out: Option<Control>| {
-        let mut command = world.command(arguments.split(' '));
-        command.envs(left_out.map(|control| ("RUNNER_ABLATE", control.as_str())));
-        Table::of(&crate::world::Ran::of(command.output().unwrap()).ended(0))
+        Table::calm(|| {
+            let mut command = world.command(arguments.split(' '));
+            command.envs(left_out.map(|control| ("RUNNER_ABLATE", control.as_str())));
+            Table::of(&crate::world::Ran::of(command.output().unwrap()).ended(0))
+        })
     };
     let before = measure(None);
     for control in controls {

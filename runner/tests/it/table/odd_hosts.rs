@@ -26,7 +26,7 @@ fn sandboxed(
 ) -> Table {
     let (policy, rows) = (policy(world, LONG_MS, change), rows_of(world, controls));
     let arguments = format!("-P {} --suite {}", policy.display(), rows.display());
-    let ran = world.run(&format!("matrix --json {arguments}"));
+    let ran = world.run(&format!("matrix --json --runtime embedded {arguments}"));
     Table::of(&ran.ended(0))
 }
 
