@@ -46,6 +46,7 @@ DIFFERENCES = [
     ("5.10", "user", "embedded", "host kernel", ("contained",), "descriptors/inherited"),
     # No namespace of a user's, so no sandbox: every run is refused, and nothing is measured.
     ("*-no-userns", "*", "embedded", "host sysctls user.max_user_namespaces", ("inconclusive instrument-missing",), "*"),
+    ("*-apparmor", "user", "embedded", "host confinement", ("inconclusive instrument-missing",), "*"),
 ]
 
 # step -> exit status.
@@ -63,10 +64,13 @@ STEPS = {
     "bundle": 0,
 }
 
+NO_SANDBOX = {"doctor": 1, "exec": 126, "best-effort": 125, "timeout": 126, "not-found": 126}
+
 # guests, who, steps that end with another status there.
 OTHER_STEPS = [
     ("5.10", "user", {"exec": 126, "timeout": 126}),
-    ("*-no-userns", "*", {"doctor": 1, "exec": 126, "best-effort": 125, "timeout": 126, "not-found": 126}),
+    ("*-no-userns", "*", NO_SANDBOX),
+    ("*-apparmor", "user", NO_SANDBOX),
 ]
 
 

@@ -36,6 +36,12 @@ def call(verify, *arguments):
         return done.returncode, {"not JSON": done.stderr.decode(errors="replace").strip()}
 
 
+def codes(document):
+    """What was found wrong."""
+    found = document.get("findings", [])
+    return sorted({finding["code"] for finding in found if finding["severity"] != "observation"})
+
+
 def steps(folder):
     """Name and exit status of each step that was done."""
     return {path.stem: path.read_text().strip() for path in sorted(folder.glob("*.status"))}
@@ -57,8 +63,7 @@ def check_ledger(problems, verify, where, ledger, seen_inside):
     """The ledger verifies here, with the same head as in the guest."""
     status, document = call(verify, "--json", ledger)
     if status != 0:
-        codes = [finding.get("code") for finding in document.get("findings", [])]
-        problems.add(where, f"verify {ledger.name}: status {status}, {codes or document}")
+        problems.add(where, f"verify {ledger.name}: status {status}, {codes(document) or document}")
         return
     try:
         inside = json.loads(seen_inside.read_text())
@@ -74,7 +79,7 @@ def check_bundle(problems, verify, where, folder):
     bundle = folder / "measured.bundle"
     status, document = call(verify, "--json", bundle)
     if status != 0:
-        problems.add(where, f"verify {bundle.name}: status {status}, {document.get('findings', document)}")
+        problems.add(where, f"verify {bundle.name}: status {status}, {codes(document) or document}")
     elif cells(verify, bundle) != cells(verify, folder / "measured"):
         problems.add(where, f"{bundle.name} shows other cells than the ledger")
 
