@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Runs what docs/evidence.md tells people to type, on a vector.
+"""Runs what docs/evidence.md tells people to type, on a vector, and what docs/hosts.md shows.
 
-    test_docs.py [FOLDER]       FOLDER: vectors (default: ../schema/vectors/ledger)
+    VERIFY=…/verify test_docs.py [FOLDER]       FOLDER: vectors (default: ../schema/vectors/ledger)
 """
 import hashlib
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import testing
 
 ROOT = Path(__file__).resolve().parent.parent
+VERIFY = os.environ.get("VERIFY") or ROOT / "target" / "release" / "verify"
 VECTORS = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "schema" / "vectors" / "ledger"
 
 
@@ -34,6 +36,22 @@ class ByHand(unittest.TestCase):
     def test_the_length_that_the_page_names_is_true(self):
         lines = len((ROOT / "examples" / "verify.py").read_text().splitlines())
         self.assertIn(f"in {lines} lines that you can read", (ROOT / "docs" / "evidence.md").read_text())
+
+
+class Hosts(unittest.TestCase):
+    def test_the_bundles_of_real_hosts_verify(self):
+        bundles = sorted((ROOT / "evidence" / "hosts").glob("*.bundle"))
+        self.assertGreater(len(bundles), 1)
+        for bundle in bundles:
+            done = subprocess.run([VERIFY, "-q", bundle], capture_output=True, text=True, timeout=60)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), f"{bundle.name}: {done.stdout}")
+
+    def test_the_page_shows_what_verify_says_of_two_of_them(self):
+        blocks = re.findall(r"^```console\n\$ verify (diff evidence/.*?)\n(.*?)^```", (ROOT / "docs" / "hosts.md").read_text(), re.MULTILINE | re.DOTALL)
+        self.assertEqual(len(blocks), 1)
+        for arguments, shown in blocks:
+            done = subprocess.run([VERIFY, *arguments.split()], cwd=ROOT, capture_output=True, text=True, timeout=60)
+            self.assertEqual((done.stdout, done.stderr), (shown, ""))
 
 
 if __name__ == "__main__":

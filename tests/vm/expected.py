@@ -46,6 +46,7 @@ DIFFERENCES = [
     ("5.10", "user", "embedded", "host kernel", ("contained",), "descriptors/inherited"),
     # No namespace of a user's, so no sandbox: every run is refused, and nothing is measured.
     ("*-no-userns", "*", "embedded", "host sysctls user.max_user_namespaces", ("inconclusive instrument-missing",), "*"),
+    ("*-apparmor", "user", "embedded", "host confinement", ("inconclusive instrument-missing",), "*"),
 ]
 
 # step -> exit status.
@@ -63,10 +64,18 @@ STEPS = {
     "bundle": 0,
 }
 
+NO_SANDBOX = {"doctor": 1, "exec": 126, "best-effort": 125, "timeout": 126, "not-found": 126}
+
+# `user` is in a login session, `delegated` the same user in a unit with Delegate=yes, where no matrix is made.
+MATRIX_STEPS = ("matrix", "verify-matrix", "bundle")
+
 # guests, who, steps that end with another status there.
 OTHER_STEPS = [
     ("5.10", "user", {"exec": 126, "timeout": 126}),
-    ("*-no-userns", "*", {"doctor": 1, "exec": 126, "best-effort": 125, "timeout": 126, "not-found": 126}),
+    ("5.10", "delegated", {"exec": 126, "timeout": 126}),
+    ("*-no-userns", "*", NO_SANDBOX),
+    ("*-apparmor", "user", NO_SANDBOX),
+    ("*-apparmor", "delegated", NO_SANDBOX),
 ]
 
 
@@ -112,4 +121,4 @@ def steps(guest, who):
     for row in OTHER_STEPS:
         if _applies(row, guest, who):
             found.update(row[2])
-    return found
+    return {step: status for step, status in found.items() if who != "delegated" or step not in MATRIX_STEPS}

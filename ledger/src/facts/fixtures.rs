@@ -12,6 +12,7 @@ pub(crate) fn host() -> HostFacts {
             delegated: Vec::new(),
             layout: CgroupLayout::None,
         },
+        confinement: None,
         container: Vec::new(),
         distribution: None,
         gid: 0,

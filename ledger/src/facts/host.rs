@@ -19,6 +19,10 @@ pub struct HostFacts {
     pub boot_id: BootId,
     /// How control groups are laid out and what the runner may use of them.
     pub cgroup: CgroupFacts,
+    /// What a security module with labels (AppArmor, SELinux, Smack) confines the runner as, `unconfined` too;
+    /// absent where none has labels, or where it could not be read and `unmeasured` says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confinement: Option<String>,
     /// Signs that this host is itself a container.
     pub container: Vec<String>,
     /// `ID` and `VERSION_ID` of os-release; absent without such a file.

@@ -133,6 +133,7 @@ fn host() -> HostFacts {
             delegated: vec![],
             layout: CgroupLayout::V2,
         },
+        confinement: None,
         container: vec![],
         distribution: Some("example 1".to_owned()),
         gid: 1000,

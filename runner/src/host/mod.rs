@@ -75,6 +75,7 @@ pub fn gather(known: Option<&HostFacts>) -> Result<HostFacts, GatherHostError> {
         architecture,
         boot_id,
         cgroup: cgroup::facts(&mut gaps),
+        confinement: system::confinement(&mut gaps),
         container: container::signs(&kernel, &mut gaps),
         distribution: system::distribution(&mut gaps),
         gid,

@@ -98,6 +98,27 @@ pub(super) fn lsms(gaps: &mut Gaps) -> Option<Vec<String>> {
     }
 }
 
+/// The label under which a security module holds this process (apparmor(7), selinux(8)): for two runners of one
+/// user it can be another.
+pub(super) fn confinement(gaps: &mut Gaps) -> Option<String> {
+    let path = Path::new("/proc/self/attr/current");
+    match crate::sys::pseudo::read_text(path) {
+        Ok(text) => label_of(&text),
+        // EINVAL: no module in force has labels.
+        Err(error) if is_absent(&error) || error.raw_os_error() == Some(libc::EINVAL) => None,
+        Err(error) => {
+            gaps.failed("confinement", path, &error);
+            None
+        }
+    }
+}
+
+/// AppArmor ends it with a line feed, SELinux with a NUL.
+fn label_of(text: &str) -> Option<String> {
+    let label = text.trim_end_matches(['\n', '\0']);
+    (!label.is_empty()).then(|| label.to_owned())
+}
+
 /// Names of `LSM_ID_*` (linux/lsm.h), as securityfs writes them.
 fn lsm_name(id: u64) -> String {
     const FIRST: u64 = 100;
@@ -159,6 +180,25 @@ mod tests {
             Some("arch")
         );
         assert_eq!(distribution_of("ID_LIKE=debian\nVERSION_ID=1\n"), None);
+    }
+
+    #[test]
+    fn a_label_as_each_module_writes_it() {
+        for (text, label) in [
+            ("unconfined\n", Some("unconfined")),
+            (
+                "restricted//&:ns:x (enforce)\n",
+                Some("restricted//&:ns:x (enforce)"),
+            ),
+            (
+                "unconfined_u:unconfined_r:unconfined_t:s0\0",
+                Some("unconfined_u:unconfined_r:unconfined_t:s0"),
+            ),
+            ("", None),
+            ("\n", None),
+        ] {
+            assert_eq!(label_of(text).as_deref(), label, "{text:?}");
+        }
     }
 
     #[test]

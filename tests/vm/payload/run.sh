@@ -1,5 +1,6 @@
 #!/bin/sh
-# What is done in each guest, as root and as an ordinary user: ./steps, whose results go to out/{root,user}.
+# What is done in each guest: ./steps as root, as an ordinary user in a login session, and, but for the matrix, as that user in a
+# unit with control groups of its own. The results go to out/{root,user,delegated}.
 set -u
 export NO_COLOR=1
 bin=$PWD/bin
@@ -14,13 +15,8 @@ case $(cat guest) in
         ;;
 esac
 
-for who in root user; do
-    folder=$PWD/out/$who
-    mkdir -p "$folder"
-    if [ "$who" = root ]; then
-        ./steps "$bin" "$PWD/policy.json" "$folder"
-    else
-        chown tester: "$folder"
-        as-user $confine ./steps "$bin" "$PWD/policy.json" "$folder"
-    fi || exit 1
-done
+mkdir -p out/root out/user out/delegated
+chown tester: out/user out/delegated
+./steps "$bin" "$PWD/out/root" "$PWD/policy.json" || exit 1
+as-user $confine ./steps "$bin" "$PWD/out/user" "$PWD/policy.json" || exit 1
+as-delegated $confine ./steps "$bin" "$PWD/out/delegated" || exit 1

@@ -299,6 +299,7 @@ fn host_facts(kernel: &str) -> HostFacts {
             delegated: vec![],
             layout: CgroupLayout::V2,
         },
+        confinement: None,
         container: vec![],
         distribution: None,
         gid: 0,

@@ -24,6 +24,7 @@ pub(crate) fn host() -> HostFacts {
             delegated: vec![],
             layout: CgroupLayout::V2,
         },
+        confinement: None,
         container: vec![],
         distribution: None,
         gid: 0,
