@@ -282,7 +282,9 @@ impl Running {
             child_of(first)?
         };
         if let Some(limit) = spec.open_files {
-            let limited = process::limit_open_files(workload, limit);
+            // Of the first process as well: the workload may be able to write to its memory.
+            let limited = process::limit_open_files(workload, limit)
+                .and_then(|()| process::limit_open_files(first, limit));
             outcomes.note(
                 "limit-files",
                 limited.map_err(|error| Failure::call(format!("RLIMIT_NOFILE {limit}"), &error)),
