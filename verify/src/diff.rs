@@ -10,11 +10,12 @@
 //!
 //! A cell that stands on one side only is no regression, and is named.
 
+mod launch;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use ledger::facts::execution::RuntimeUsed;
 use ledger::facts::host::HostFacts;
-use ledger::facts::list::{List, Sealable};
 use ledger::facts::matrix::CellVerdict;
 use ledger::facts::matrix::table::{Row, Table};
 use serde::Serialize;
@@ -167,6 +168,8 @@ pub fn compare<'a>(a: &'a [Table], b: &'a [Table]) -> Comparison<'a> {
         let (a, b) = (left.get(runtime), right.get(runtime));
         if let (Some(a), Some(b)) = (a, b) {
             fingerprints.extend(differences(&facts(runtime, a), &facts(runtime, b)));
+            let launches = [a, b].map(|side| side.used.and_then(|used| used.launch.as_ref()));
+            fingerprints.extend(launch::difference(runtime, launches));
         }
         let rows = |side: Option<&Side<'a>>| side.map_or_else(Vec::new, |side| side.rows.clone());
         let (a, b) = (rows(a), rows(b));
@@ -222,14 +225,6 @@ fn facts(runtime: &str, side: &Side<'_>) -> BTreeMap<String, String> {
     put("version", Some(used.version.clone()));
     put("tier", used.tier.clone());
     put("program", used.sha256.map(|hash| hash.to_string()));
-    put(
-        "launch",
-        used.launch.as_ref().map(|launch| match launch {
-            Sealable::Clear(List::Inline(words)) => words.join(" "),
-            Sealable::Clear(List::Blob(list)) => format!("{} words, {}", list.count, list.blob),
-            Sealable::Sealed(hash) => format!("sealed {hash}"),
-        }),
-    );
     facts
 }
 

@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use crate::bytes::canon::{self, MAX_DEPTH, U53};
 use crate::bytes::hash::Hash;
 use crate::bytes::key::Base64;
+use crate::bytes::text::excerpt;
 use crate::record::LineProblem;
 
 pub use files::BlobReader;
@@ -110,10 +111,12 @@ impl Proof {
 /// Reads one line strictly.
 fn parse<T: Serialize + DeserializeOwned>(line: &[u8]) -> Result<T, LineProblem> {
     let typed: Result<T, _> = serde_json::from_slice(line);
+    // What it quotes is the line's.
+    let typed = typed.map_err(|error| excerpt(&error.to_string(), 400));
     if let Ok(value) = &typed
         && canon::is_canonical_of(value, line, MAX_DEPTH)
     {
-        return typed.map_err(|error| LineProblem::Type(error.to_string()));
+        return typed.map_err(LineProblem::Type);
     }
     let canonical = canon::canonical_form(line)?;
     if canonical != line {
@@ -122,7 +125,7 @@ fn parse<T: Serialize + DeserializeOwned>(line: &[u8]) -> Result<T, LineProblem>
         return Err(LineProblem::NotCanonical(at));
     }
     Err(LineProblem::Type(match typed {
-        Err(error) => error.to_string(),
+        Err(error) => error,
         Ok(_) => "a value in a second form".to_owned(),
     }))
 }

@@ -24,6 +24,7 @@ mod heads;
 mod keys;
 mod layout;
 mod lock;
+mod measured;
 mod notice;
 mod open;
 mod recover;
@@ -53,7 +54,7 @@ use crate::bytes::canon::{MAX_LINE_BYTES, U53, to_canonical};
 use crate::bytes::hash::Hash;
 use crate::bytes::key::{Message, PublicKey, Signer};
 use crate::bytes::time::Stamp;
-use crate::facts::execution::{Execution, Outcome, RunId, RunResult, Verdict};
+use crate::facts::execution::{Execution, Outcome, RunId, RunResult, RuntimeUsed, Verdict};
 use crate::facts::host::HostFacts;
 use crate::record::{Body, Close, Content, Custody, Opened, Origin, WriteRecordError, parse_line};
 
@@ -287,6 +288,14 @@ impl Store {
             }
             _ => None,
         })
+    }
+
+    /// The newest matrix for the user of the newest host record, which `host` must be, and a tier, runtime and policy; `None`
+    /// where there is none, or this value does not know of one. Nothing is read.
+    #[must_use]
+    pub fn newest_matrix(&self, host: U53, runtime: &RuntimeUsed, policy: &str) -> Option<U53> {
+        let newest = self.state.host.filter(|newest| newest.sequence == host)?;
+        self.state.measured.newest(newest.uid, runtime, policy)
     }
 
     /// The number of the newest host record, which is appended (deferred) when the facts are not the same.

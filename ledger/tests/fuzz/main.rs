@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+mod bundle;
 mod canonical;
 mod chain;
 mod engine;

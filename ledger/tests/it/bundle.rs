@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 
 use ledger::bytes::hash::Hash;
 use ledger::facts::execution::RunId;
-use ledger::file::bundle::{Bundled, GatherError, Selection, Value, WriteBundleError, write};
+use ledger::file::bundle::{
+    Bundled, GatherError, Selection, Value, WriteBundleError, try_to_write, write,
+};
 use ledger::file::source::{BlobState, Source};
 use ledger::file::store::{blob_name, read_key_file};
 use ledger::file::walk::{Assured, CompleteBy, Extract, Given, Walked, walk};

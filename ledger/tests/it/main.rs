@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod bundle;
+mod bundle_schema;
 mod bundle_vectors;
 mod kills;
 mod large;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::writing::writable_folders;
-use crate::cause::{Cause, EACCES, EBADF, ENOENT, ENOSYS, EOPNOTSUPP, EPERM};
+use crate::cause::{Cause, EACCES, EBADF, EINVAL, ENOENT, ENOSYS, EOPNOTSUPP, EPERM};
 use crate::line::{Seen, Twin};
 use crate::parameters::Parameters;
 use crate::sys::{self, Ended, Limit};
@@ -67,30 +67,29 @@ pub(crate) fn no_new_privileges(_parameters: &Parameters) -> Seen {
         false => "PR_GET_NO_NEW_PRIVS says 0",
     });
     let version = sys::call(sys::LANDLOCK_CREATE_RULESET, [0, 0, 1, 0]);
-    let twin = match version {
-        Ok(_) => {
-            match sys::call(sys::LANDLOCK_RESTRICT_SELF, [-1, 0, 0, 0]) {
-                Err(Cause::Errno(EBADF)) => tally.refused("landlock", Cause::Errno(EBADF)),
-                Err(Cause::Errno(EPERM)) => tally.escaped("landlock EPERM"),
-                answer => tally.attempt("landlock", answer),
-            }
-            Twin::Ok
+    let answer = version.and_then(|_| sys::call(sys::LANDLOCK_RESTRICT_SELF, [-1, 0, 0, 0]));
+    match answer {
+        Err(Cause::Errno(EBADF)) => {
+            tally.refused("landlock", Cause::Errno(EBADF));
+            return tally.finish(Twin::Ok);
         }
-        // Not there, switched off, or filtered: a filter that allows everything asks the same.
-        Err(Cause::Errno(ENOSYS | EOPNOTSUPP | EPERM)) => match sys::allow_all() {
-            Ok(()) => {
-                tally.refused("filter", Cause::None);
-                Twin::Ok
-            }
-            Err(Cause::Errno(EACCES)) => {
-                tally.escaped("filter EACCES");
-                Twin::None
-            }
-            Err(cause) => return Seen::missing(format!("neither landlock nor seccomp: {cause}")),
-        },
+        // Not there, switched off, not content, or filtered: a filter that allows everything asks the same.
+        Err(Cause::Errno(number @ (ENOSYS | EOPNOTSUPP | EPERM))) => {
+            tally.note(format!("landlock {}", Cause::Errno(number)));
+        }
+        Ok(_) => return Seen::missing("landlock took no descriptor for one"),
         Err(cause) => return Seen::missing(format!("landlock {cause}")),
-    };
-    tally.finish(twin)
+    }
+    match (sys::allow_all(), answer) {
+        (Ok(()), _) => tally.refused("filter", Cause::None),
+        (Err(Cause::Errno(EACCES)), _) => tally.escaped("filter EACCES"),
+        // No filters here, so it is no filter that answered.
+        (Err(Cause::Errno(ENOSYS | EINVAL)), Err(Cause::Errno(EPERM))) => {
+            tally.escaped("landlock EPERM");
+        }
+        (Err(cause), _) => return Seen::missing(format!("neither landlock nor seccomp: {cause}")),
+    }
+    tally.finish(Twin::Ok)
 }
 
 const NEW_MOUNTS: i32 = 0x0002_0000;

@@ -7,6 +7,7 @@ mod endings;
 mod inputs;
 mod local;
 mod network;
+mod pitfalls;
 mod resources;
 
 use std::io::Write;

@@ -5,8 +5,9 @@
 //! the others, run the rows that use something up, whose result would be that of whoever else needs it, those of a
 //! third party, of which nobody knows what they share, and every row of a runtime that may share something.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc::{self, Sender};
 
 use ledger::facts::control::Control;
 use ledger::facts::suite::{Arm, Probe, Risk};
@@ -47,7 +48,7 @@ pub(super) struct Unit<'a> {
 }
 
 impl Unit<'_> {
-    /// Whether it mostly waits: the sooner it begins the better.
+    /// Whether it mostly waits.
     const fn waits(&self) -> bool {
         matches!(self.probe.control, Control::Timeout | Control::Process)
     }
@@ -187,45 +188,66 @@ impl Bench<'_> {
         board.finish()
     }
 
-    /// Runs side by side what may be. A lane that cannot be had is none: what no lane runs is left.
+    /// Runs side by side what may be: what mostly waits each in a lane of its own, the rest in a few. A lane that cannot be had is
+    /// none: what no lane runs is left.
     fn run_beside(&self, runtime: &dyn Runtime, board: &mut Board<'_, '_>, more: OpenMore<'_>) {
-        let mut queue: Vec<(usize, Unit<'_>)> = board.units.iter().copied().enumerate().collect();
-        queue.retain(|(_, unit)| unit.beside);
-        queue.sort_by_key(|(_, unit)| !unit.waits());
-        let waiting = queue.iter().filter(|(_, unit)| unit.waits()).count();
-        let [fewest, most] = BUSY;
-        let busy = std::thread::available_parallelism().map_or(fewest, usize::from);
-        let lanes = (waiting + busy.clamp(fewest, most)).min(queue.len());
+        let units = board.units.iter().copied().enumerate();
+        let (waiting, busy): (Vec<_>, Vec<_>) = units
+            .filter(|(_, unit)| unit.beside)
+            .partition(|(_, unit)| unit.waits());
         let next = AtomicUsize::new(0);
         let (tell, told) = mpsc::channel();
+        let run = |(at, unit): (usize, Unit<'_>), ledger: &mut Ledger<'_>, tell: &Sender<Told>| {
+            // Whoever listens does so until the last lane has ended.
+            let _ = tell.send(Told::Began(at));
+            let ran = self.run(runtime, unit.probe, unit.arm, ledger);
+            let _ = tell.send(Told::Ended(at, Box::new(ran)));
+        };
         std::thread::scope(|scope| {
-            for _ in 0..lanes {
+            let (run, busy, next) = (&run, &busy, &next);
+            for one in waiting {
                 let tell = tell.clone();
-                let lane = || {
-                    // Moved in, so that its end is seen at the other side.
-                    let tell = tell;
-                    let mut ledger = Ledger::to_open(more);
-                    while !self.stop.is_asked() {
-                        let Some((at, unit)) = queue.get(next.fetch_add(1, Ordering::Relaxed))
-                        else {
-                            break;
-                        };
-                        let _ = tell.send(Told::Began(*at));
-                        let ran = self.run(runtime, unit.probe, unit.arm, &mut ledger);
-                        let _ = tell.send(Told::Ended(*at, Box::new(ran)));
+                let started = lane().spawn_scoped(scope, move || {
+                    if !self.stop.is_asked() {
+                        run(one, &mut Ledger::to_open(more), &tell);
                     }
-                };
-                let named = std::thread::Builder::new().name("lane".to_owned());
-                if named.spawn_scoped(scope, lane).is_err() {
+                });
+                if started.is_err() {
                     break;
                 }
             }
+            for _ in 0..busy_lanes().min(busy.len()) {
+                let tell = tell.clone();
+                let started = lane().spawn_scoped(scope, move || {
+                    let mut ledger = Ledger::to_open(more);
+                    while !self.stop.is_asked()
+                        && let Some(one) = busy.get(next.fetch_add(1, Ordering::Relaxed))
+                    {
+                        run(*one, &mut ledger, &tell);
+                    }
+                });
+                if started.is_err() {
+                    break;
+                }
+            }
+            // The lanes' own are left: told ends with them.
             drop(tell);
             for told in told {
                 board.take(told);
             }
         });
     }
+}
+
+fn lane() -> std::thread::Builder {
+    std::thread::Builder::new().name("lane".to_owned())
+}
+
+/// One more than there are processors, as each waits for the disk and the kernel, too.
+fn busy_lanes() -> usize {
+    let [fewest, most] = BUSY;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (processors + 1).clamp(fewest, most)
 }
 
 #[cfg(test)]

@@ -260,10 +260,17 @@ fn put(
             attach(root, path, &memory, true).map_err(failed)
         }
         What::Bind {
-            read_only, device, ..
+            read_only,
+            device,
+            optional,
+            ..
         } => {
             let Some(tree) = source else { return Ok(()) };
-            bind(root, path, &tree, *read_only, *device, outcomes)
+            match bind(root, path, &tree, *read_only, *device, outcomes) {
+                // Removed since it was opened: the kernel attaches nothing that has no name any more.
+                Err(_) if *optional && is_removed(tree.as_fd()) => Ok(()),
+                done => done,
+            }
         }
         What::Processes => {
             let attributes = Attributes {
@@ -308,6 +315,11 @@ fn put(
             }
         }
     }
+}
+
+/// Whether the last name of what a descriptor refers to is gone.
+fn is_removed(fd: BorrowedFd<'_>) -> bool {
+    nix::sys::stat::fstat(fd).is_ok_and(|found| found.st_nlink == 0)
 }
 
 fn bind(

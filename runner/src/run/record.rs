@@ -154,20 +154,25 @@ impl Recorder<'_, '_> {
             }
             None => None,
         };
+        let used = RuntimeUsed {
+            id: runtime.id().to_owned(),
+            launch,
+            sha256: effect.and_then(|effect| effect.runtime_sha256),
+            tier: effect.and_then(|effect| effect.tier).map(str::to_owned),
+            version: runtime.version(),
+        };
+        // What a measurement itself runs rests on nothing, nor does what was not launched.
+        let rests = effect.is_some() && self.measure.is_none();
+        let policy = &self.policy.id;
+        let matrix = rests.then(|| self.store.newest_matrix(self.host, &used, policy));
         let body = Start {
             controls,
             host: self.host,
             key_reachable: effect.filter(|effect| effect.key_reachable).map(|_| true),
-            matrix: None,
+            matrix: matrix.flatten(),
             policy: self.policy.clone(),
             run: self.run,
-            runtime: RuntimeUsed {
-                id: runtime.id().to_owned(),
-                launch,
-                sha256: effect.and_then(|effect| effect.runtime_sha256),
-                tier: effect.and_then(|effect| effect.tier).map(str::to_owned),
-                version: runtime.version(),
-            },
+            runtime: used,
             workload: Workload { argv, id, program },
         };
         if self.measure.is_some() {

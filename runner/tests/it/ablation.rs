@@ -208,6 +208,32 @@ fn each_control_alone_can_be_left_out_by_an_ordinary_user() {
 }
 
 #[test]
+fn sockets_that_come_and_go_keep_nothing_from_starting() {
+    let world = ready!().with("RUNNER_ABLATE", "ipc");
+    let scene = Scene::new();
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let folder = scene.folder.path().to_owned();
+    let coming = std::thread::spawn(move || {
+        let mut number = 0;
+        while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            let listeners: Vec<_> = (number..number + 20)
+                .map(|number| folder.join(format!("socket-{number}")))
+                .map(|path| (UnixListener::bind(&path).unwrap(), path))
+                .collect();
+            for (_, path) in &listeners {
+                std::fs::remove_file(path).unwrap();
+            }
+            number += 20;
+        }
+    });
+    for _ in 0..10 {
+        world.exec("--best-effort", &["true"]).ended(0);
+    }
+    drop(stop);
+    coming.join().unwrap();
+}
+
+#[test]
 fn a_policys_filter_can_be_left_out() {
     let world = ready!();
     let policy = world.policy(|_| {});

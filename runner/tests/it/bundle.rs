@@ -156,7 +156,7 @@ fn a_matrix_is_carried_away_as_it_is_measured() {
         .unwrap();
     let table = Ran::of(table).ended(judged.code).json();
     assert_eq!(table["cells"], ran.json()["cells"]);
-    assert_eq!(table["sequence"], ran.json()["sequence"]);
+    assert_eq!(table["summary"], ran.json()["summary"]);
     match by_python(&file) {
         Err(why) => skip(test, why),
         Ok(output) => assert_eq!(output.status.code(), Some(0), "{output:?}"),

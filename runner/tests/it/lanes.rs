@@ -91,7 +91,7 @@ fn ctrl_c_ends_the_runs_under_way_and_leaves_nothing() {
     let (suite, _) = staying(&world);
     let command = format!("matrix --suite {}", suite.display());
     for (sent, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
-        let before = bodies(&world_begun(&world)).len();
+        let before = bodies(world_begun(&world)).len();
         let child = spawned(&world, &command);
         let pid = child.id();
         until("the probe is started", || {

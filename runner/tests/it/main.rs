@@ -14,6 +14,7 @@ mod bundle;
 mod bwrap;
 mod cli;
 mod concurrency;
+mod diff;
 mod disk;
 mod evidence;
 mod fakes;

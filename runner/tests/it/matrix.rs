@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 
 use crate::fakes::fake;
 use crate::kills::verdict_codes;
-use crate::world::{Ran, World, ready};
+use crate::verifier::{NO_VERIFIER, verdict, verifier};
+use crate::world::{Ran, World, ready, skip};
 
 /// Verdict and reason of each check.
 pub(crate) fn verdicts(ran: &Ran) -> BTreeMap<String, (String, String)> {
@@ -264,4 +266,94 @@ fn a_whole_matrix_is_recorded_judged_again_and_carried_away() {
         .run(&format!("bundle --matrix -o {}", file.display()))
         .ended(0);
     assert!(std::fs::metadata(&file).unwrap().len() > 10_000);
+}
+
+#[test]
+fn a_run_that_relies_on_a_false_guarantee_is_told() {
+    let world = ready!();
+    let suite = some_rows(&world, &["descriptors"]);
+    let no_op = fake("no-op").display().to_string();
+    let audit = "-P containment-audit --allow-native --runtime";
+    let exec = |runtime: &str, policy: &str| {
+        world
+            .exec(
+                &format!("--allow-native --runtime {runtime} -P {policy}"),
+                &["true"],
+            )
+            .ended(0);
+        world.last().start
+    };
+    // Before there is a measurement there is none to name.
+    assert_eq!(exec(&no_op, "containment-audit").matrix, None);
+    let ran = world.run(&format!("matrix --json {audit} {no_op} --suite {suite}"));
+    let measured = ran.ended(0).json();
+    assert_eq!(measured["cells"][0]["verdict"], "false-guarantee");
+    let matrix = measured["summary"]["sequence"].as_u64();
+    assert!(matrix.is_some());
+    let named = |start: ledger::facts::execution::Start| start.matrix.map(|at| at.value());
+    assert_eq!(named(exec(&no_op, "containment-audit")), matrix);
+    // Another runtime, another policy: nothing was measured of these.
+    assert_eq!(named(exec("embedded", "containment-audit")), None);
+    let other = world.policy(|policy| policy["id"] = "other".into());
+    assert_eq!(named(exec(&no_op, &other.display().to_string())), None);
+    let Some(verify) = verifier() else {
+        return skip(
+            "a_run_that_relies_on_a_false_guarantee_is_told",
+            NO_VERIFIER,
+        );
+    };
+    let judged = verdict(verify, &world.ledger(), None);
+    judged.is(12, &["relies-on-false-guarantee"]);
+    let told = judged.finding("relies-on-false-guarantee");
+    let message = told["message"].as_str().unwrap();
+    assert!(
+        message.contains("descriptors") && message.contains("no-op"),
+        "{message}"
+    );
+    // A newer matrix that shows another thing takes its place; the derived state is made again as it was.
+    std::fs::remove_file(world.ledger().join("tip")).unwrap();
+    assert_eq!(named(exec(&no_op, "containment-audit")), matrix);
+    let measured = world.run(&format!("matrix --json {audit} {no_op} --suite {suite}"));
+    let newer = measured.ended(0).json()["summary"]["sequence"].as_u64();
+    assert_eq!(named(exec(&no_op, "containment-audit")), newer);
+    assert!(newer > matrix);
+}
+
+#[test]
+fn columns_stand_as_they_were_measured_wherever_they_are_shown() {
+    let world = ready!();
+    let suite = some_rows(&world, &["descriptors"]);
+    let no_op = fake("no-op").display().to_string();
+    // Neither the alphabet's order nor its reverse.
+    let runtimes = ["native", "embedded", &no_op].map(|name| format!("--runtime {name}"));
+    let line = format!(
+        "matrix --allow-native --suite {suite} {}",
+        runtimes.join(" ")
+    );
+    let measured = world.run(&line).ended(0).out;
+    // Two to a line of 80 columns.
+    let heads = measured
+        .lines()
+        .filter(|line| line.starts_with(&" ".repeat(28)));
+    let names: Vec<_> = heads.flat_map(str::split_whitespace).collect();
+    assert_eq!(names, ["native", "embedded", "no-op"]);
+    let Some(verify) = verifier() else {
+        return skip(
+            "columns_stand_as_they_were_measured_wherever_they_are_shown",
+            NO_VERIFIER,
+        );
+    };
+    let shown = Command::new(verify)
+        .arg("matrix")
+        .arg(world.ledger())
+        .output();
+    let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
+    let grid = |text: &str| {
+        let at = text.find("\nmatrix ").map_or(0, |at| at + 1);
+        let rest = &text[at..];
+        let lines = rest.lines().take_while(|line| !line.starts_with('✗'));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(grid(&shown), grid(&measured), "{shown}");
+    assert!(grid(&shown).len() >= 4, "{shown}");
 }

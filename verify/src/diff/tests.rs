@@ -1,6 +1,7 @@
 use super::*;
 use ledger::bytes::hash::Hash;
 use ledger::facts::execution::PolicyRef;
+use ledger::facts::list::{List, Sealable};
 use ledger::facts::matrix::CellReason;
 
 fn host() -> HostFacts {
@@ -150,5 +151,5 @@ fn fingerprints_name_what_differs_and_know_no_boot() {
     ];
     assert_eq!(what, expected);
     assert_eq!(compared.fingerprints[0].a, None);
-    assert_eq!(compared.fingerprints[0].b.as_deref(), Some("l"));
+    assert_eq!(compared.fingerprints[0].b.as_deref(), Some("1 words"));
 }

@@ -45,6 +45,8 @@ struct Newest {
 
 /// A part of a table that is to be shown.
 struct Part {
+    /// Which of the matrix's runtimes it is.
+    place: usize,
     host: Arc<HostFacts>,
     matrix: Matrix,
     used: Option<RuntimeUsed>,
@@ -92,6 +94,7 @@ impl Guarantees {
             return;
         }
         let part = self.tables.then(|| Part {
+            place: of.place,
             host: Arc::clone(host),
             matrix: Matrix {
                 cells: ledger::facts::list::List::Inline(Vec::new()),
@@ -150,7 +153,7 @@ impl Guarantees {
 
     /// Tells what the matrices that nothing replaced show, and gives them to be shown.
     pub(super) fn finish(self, findings: &mut Findings) -> Vec<Table> {
-        let mut tables = BTreeMap::<u64, Table>::new();
+        let mut parts = BTreeMap::new();
         for (key, newest) in self.newest {
             newest
                 .findings
@@ -167,13 +170,19 @@ impl Guarantees {
                     ));
                 }
             }
-            let Some(part) = newest.part else { continue };
-            let table = tables.entry(newest.matrix).or_insert_with(|| Table {
+            if let Some(part) = newest.part {
+                parts.insert((newest.matrix, part.place), part);
+            }
+        }
+        // As whoever measured showed them.
+        let mut tables = BTreeMap::<u64, Table>::new();
+        for ((matrix, _), part) in parts {
+            let table = tables.entry(matrix).or_insert_with(|| Table {
                 host: part.host.as_ref().clone(),
                 policy: part.matrix.policy,
                 rows: Vec::new(),
                 runtimes: Vec::new(),
-                sequence: Some(newest.matrix),
+                sequence: Some(matrix),
                 suite: part.matrix.suite,
             });
             table.rows.extend(part.rows);

@@ -39,6 +39,8 @@ pub(super) struct Judged {
 /// What a matrix shows of one runtime.
 #[derive(Debug, Default)]
 pub(super) struct OfRuntime {
+    /// Which of the matrix's runtimes it is, in the order of its cells.
+    pub(super) place: usize,
     pub(super) cells: Vec<Judged>,
     /// What the starts of its runs declare, and by which mechanism.
     pub(super) declared: BTreeMap<Control, String>,
@@ -73,7 +75,12 @@ impl<'a> Reading<'a> {
                 self.mismatch(cell, "a check of a control", "no control of that name");
                 continue;
             };
-            let of = runtimes.entry(cell.runtime.clone()).or_default();
+            let place = runtimes.len();
+            let of = runtimes.entry(cell.runtime.clone());
+            let of = of.or_insert_with(|| OfRuntime {
+                place,
+                ..OfRuntime::default()
+            });
             let run = cell.run.and_then(|run| self.probes.find(run.value()));
             if let Some(run) = run.filter(|run| run.run.arm == Arm::Run) {
                 for (control, mechanism) in &run.begun.declared {

@@ -21,6 +21,8 @@ fn reserve(file: &File, bytes: u64) {
 pub(in crate::file) enum Durability {
     /// After a crash it may be the old one, the new one or empty.
     Unsynced,
+    /// After a crash it may be anything: the content itself says whether it is whole.
+    Derived,
     /// On the disk, name and content, when this succeeds.
     Synced,
 }
@@ -39,14 +41,19 @@ pub(in crate::file) fn replace(
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".new");
     let temporary = PathBuf::from(temporary);
-    if durability == Durability::Unsynced && take_turns(path, &temporary, bytes)? {
+    let most = match durability {
+        Durability::Unsynced => BLOCK,
+        Durability::Derived => PAGES,
+        Durability::Synced => 0,
+    };
+    if bytes.len() <= most && take_turns(path, &temporary, bytes)? {
         return Ok(());
     }
     // A copy by hard link keeps what it has.
     remove(&temporary)?;
     let file = create_empty(&temporary)?;
     keep_mode(path, &file, &temporary)?;
-    if durability == Durability::Unsynced {
+    if durability != Durability::Synced {
         reserve(&file, bytes.len() as u64);
     }
     write(&file, &temporary, bytes)?;
@@ -65,6 +72,8 @@ pub(in crate::file) fn replace(
 
 /// A block of any file system; what fits one is written as one.
 const BLOCK: usize = 512;
+/// Where half of it does no harm, writing over in place is worth it up to here.
+const PAGES: usize = 16 << 10;
 
 /// Writes over the earlier file, if there is one of this length, and gives it the name.
 fn take_turns(path: &Path, earlier: &Path, bytes: &[u8]) -> Result<bool, FileError> {
@@ -72,7 +81,7 @@ fn take_turns(path: &Path, earlier: &Path, bytes: &[u8]) -> Result<bool, FileErr
         return Ok(false);
     };
     let facts = inspect(&file, earlier)?;
-    if facts.len() != bytes.len() as u64 || bytes.len() > BLOCK || facts.nlink() != 1 {
+    if facts.len() != bytes.len() as u64 || facts.nlink() != 1 {
         return Ok(false);
     }
     keep_mode(path, &file, earlier)?;

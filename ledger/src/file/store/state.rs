@@ -9,10 +9,12 @@ use std::fs::File;
 use serde::{Deserialize, Serialize};
 
 use super::layout::{Layout, SEGMENT_RECORDS};
+use super::measured::{Measured, Newest, Probed};
 use crate::bytes::canon::{U53, WriteLineError, to_canonical};
 use crate::bytes::hash::{HASH_BYTES, Hash};
 use crate::bytes::key::{Base64, KeyId, PublicKey};
 use crate::facts::execution::RunId;
+use crate::facts::suite::Arm;
 use crate::file::chain::{ActiveKey, Chain};
 use crate::file::durable::{self, Durability, FileError};
 use crate::proof::inclusion;
@@ -27,14 +29,20 @@ pub(super) struct HostTip {
     /// Where its line ends in its segment, the newline included.
     pub(super) end: U53,
     pub(super) sequence: U53,
+    /// Whose facts these are.
+    pub(super) uid: u32,
 }
 
 /// A start record whose execution is not written yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct OpenStart {
     pub(super) run: RunId,
+    /// In what it runs.
+    runtime: String,
     pub(super) sequence: U53,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tier: Option<String>,
 }
 
 /// Everything that appending needs to know.
@@ -48,6 +56,8 @@ pub(super) struct State {
     pub(super) open: Vec<OpenStart>,
     /// Every recovery record.
     pub(super) recoveries: Vec<U53>,
+    /// The newest matrices.
+    pub(super) measured: Measured,
     /// How far the disk has the records for certain: a segment, and a place in it.
     settled: (u64, u64),
     /// Tree hashes that this process has not written to `tree` yet, …
@@ -81,16 +91,28 @@ impl State {
                     body: Hash::of(&to_canonical(facts.as_ref())?),
                     end: U53::saturating(end),
                     sequence: record.sequence,
+                    uid: facts.uid,
                 });
+            }
+            Body::Matrix(matrix) => {
+                let host = self.host.map(|host| (host.sequence, host.uid));
+                self.measured.matrix(record.sequence, matrix, host);
             }
             Body::Recovery(_) => self.recoveries.push(record.sequence),
             Body::Start(start) => self.open.push(OpenStart {
                 run: start.run,
+                runtime: start.runtime.id.clone(),
                 sequence: record.sequence,
+                tier: start.runtime.tier.clone(),
             }),
             body => {
-                if let Some(ended) = body.ends() {
-                    self.open.retain(|start| start.sequence != ended);
+                let ended = body.ends();
+                let of = |start: &OpenStart| Some(start.sequence) == ended;
+                if let Some(at) = self.open.iter().position(of) {
+                    let OpenStart { runtime, tier, .. } = self.open.remove(at);
+                    if matches!(body, Body::Probe(run) if run.arm == Arm::Run) {
+                        self.measured.probed(record.sequence, runtime, tier);
+                    }
                 }
             }
         }
@@ -160,7 +182,7 @@ impl State {
         let mut bytes = to_canonical(&tip)?;
         let sum = Hash::of(&bytes);
         bytes.extend(format!("\n{sum}\n").bytes());
-        durable::replace(&layout.tip(), &bytes, Durability::Unsynced)?;
+        durable::replace(&layout.tip(), &bytes, Durability::Derived)?;
         Ok(())
     }
 
@@ -265,10 +287,14 @@ pub(super) struct Tip {
     host: Option<HostTip>,
     keys: Vec<KeyTip>,
     ledger: Hash,
+    /// Always there: without, nobody has looked for any, and the state is made again.
+    matrices: Vec<Newest>,
     offset: U53,
     open: Vec<OpenStart>,
     origin: Origin,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    probed: Vec<Probed>,
+    /// Always there, for the same reason.
     recoveries: Vec<U53>,
     size: U53,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -296,9 +322,11 @@ impl Tip {
             host: state.host,
             keys: keys.collect::<Option<_>>()?,
             ledger: *chain.ledger()?,
+            matrices: state.measured.matrices.clone(),
             offset: U53::new(state.offset)?,
             open: state.open.clone(),
             origin: chain.origin()?.clone(),
+            probed: state.measured.probed.clone(),
             recoveries: state.recoveries.clone(),
             size: U53::new(chain.lines())?,
             standby: chain.standby().copied(),
@@ -342,6 +370,10 @@ impl Tip {
             host: self.host,
             open: self.open,
             recoveries: self.recoveries,
+            measured: Measured {
+                matrices: self.matrices,
+                probed: self.probed,
+            },
             settled: (0, 0),
             fresh: vec![],
             fresh_from: size,

@@ -125,3 +125,56 @@ fn what_is_not_there_is_said() {
     fs::remove_file(place.dir().join(blob_name(&policy))).unwrap();
     assert_eq!(place.write(Selection::All, &[]).missing, [policy]);
 }
+
+#[test]
+fn one_record_is_shown_with_what_it_refers_to() {
+    let place = Place::new(24, 11);
+    let all = groups(&lines(&place.bundle(Selection::All)));
+    let (at, last) = all
+        .iter()
+        .enumerate()
+        .rev()
+        .find(|(_, (_, it))| matches!(it.body, Body::Execution(_)))
+        .unwrap();
+    let sequence = last.1.sequence.value();
+    assert_eq!(sequence, at as u64);
+    let bundle = place.bundle(Selection::Record(sequence));
+    let shown = shown(&bundle);
+    let Body::Execution(execution) = &last.1.body else {
+        unreachable!()
+    };
+    assert!(shown.contains(&sequence) && shown.contains(&execution.start.value()));
+    is_good(of_bytes(&place, &bundle));
+    let size = all.len() as u64;
+    let error = write(&place.dir(), Selection::Record(size), &[], &place.file()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the ledger holds no record of that number"
+    );
+    assert_eq!(fs::read(place.file()).unwrap(), bundle);
+}
+
+#[test]
+fn whether_a_bundle_can_be_written_is_found_by_trying_and_leaves_nothing() {
+    let place = Place::new(6, 12);
+    let names = || -> Vec<_> {
+        let entries = fs::read_dir(place.at.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|it| it.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    try_to_write(&place.dir(), &place.file()).unwrap();
+    // Before there is a ledger, too.
+    try_to_write(&place.at.path().join("later"), &place.file()).unwrap();
+    assert_eq!(names(), before);
+    fs::write(place.file(), "kept").unwrap();
+    try_to_write(&place.dir(), &place.file()).unwrap();
+    assert_eq!(fs::read(place.file()).unwrap(), b"kept");
+    let no = |to: &Path| try_to_write(&place.dir(), to).unwrap_err();
+    let inside = place.dir().join("bundle");
+    assert!(matches!(no(&inside), WriteBundleError::InTheLedger(_)));
+    assert!(matches!(no(place.at.path()), WriteBundleError::NotAFile(_)));
+    let nowhere = place.at.path().join("none/bundle");
+    assert!(matches!(no(&nowhere), WriteBundleError::File(_)));
+}

@@ -1,17 +1,18 @@
 //! Hosts and runtimes that are broken in one way: what would be mistaken there for a sandbox, or for the lack of one, is not.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::{
-    Contained, Escaped, FORBIDDEN, MISSING, SILENCE, Table, UNAVAILABLE, fake, measure, policy,
-    rows_of,
+    Contained, Escaped, FORBIDDEN, MISSING, SILENCE, TWIN_FAILED, Table, UNAVAILABLE, fake,
+    measure, policy, rows_of,
 };
-use crate::world::{World, ready, skip};
+use crate::world::{World, program, ready, skip};
 
 const LONG_MS: u64 = 30_000;
 
 /// Some rows in a fake or a template.
-fn some(world: &World, template: &PathBuf, controls: &[&str]) -> Table {
+fn some(world: &World, template: &Path, controls: &[&str]) -> Table {
     let policy = policy(world, LONG_MS, |_| {});
     let rows = format!("--suite {}", rows_of(world, controls).display());
     Table::of(&measure(world, template, &policy, &rows).ended(0))
@@ -171,6 +172,46 @@ fn a_helper_that_is_missing_contains_nothing() {
     let off = serde_json::json!(["sh", "-c", script, "off", "{program}", "{arguments}"]);
     let off = template(&world, "off", &off, &["network"]);
     some(&world, &off, &["network"]).is("network/tcp4", Escaped);
+}
+
+#[test]
+fn a_host_that_is_shown_read_only_can_still_be_spoken_to() {
+    let name = "a_host_that_is_shown_read_only_can_still_be_spoken_to";
+    let world = World::new();
+    let bwrap = [
+        "--ro-bind",
+        "/",
+        "/",
+        "--unshare-all",
+        "--new-session",
+        "--",
+    ];
+    let Some(path) = program("bwrap") else {
+        return skip(name, "no bwrap");
+    };
+    let tried = Command::new(&path).args(bwrap).arg("true").output();
+    if !tried.is_ok_and(|output| output.status.success()) {
+        return skip(name, "bwrap makes no sandbox here");
+    }
+    let mut command = vec![path.display().to_string()];
+    command.extend(bwrap.map(str::to_owned));
+    command.extend(["{program}", "{arguments}"].map(str::to_owned));
+    let declares = ["network", "filesystem", "process", "ipc", "terminal"];
+    let bwrap = template(&world, "ro-bind", &serde_json::json!(command), &declares);
+    let rows = ["network", "filesystem", "process", "ipc"];
+    let table = some(&world, &bwrap, &rows);
+    // What a probe that connects by TCP and asks by DNS calls tight.
+    for check in ["tcp4", "udp", "path", "dns"] {
+        table.is(&format!("network/{check}"), Contained);
+    }
+    // Nothing may be written at all, so that this may not be either says nothing.
+    table.is("filesystem/write", TWIN_FAILED);
+    for check in ["read", "tree", "traversal", "evidence"] {
+        table.is(&format!("filesystem/{check}"), Escaped);
+    }
+    table.is("ipc/unix", Escaped);
+    table.is("ipc/host-sockets", Escaped);
+    table.is("ipc/abstract", Contained);
 }
 
 #[test]

@@ -298,3 +298,122 @@ fn a_pipe_in_place_of_a_run_lock_or_a_key_keeps_nobody_waiting() {
         Err(KeyFileError::NotAFile(_))
     ));
 }
+
+/// A run of a probe in the runtime of [`start`], and the matrix that names it.
+fn measure(store: &mut Store) -> U53 {
+    use crate::facts::list::List;
+    use crate::facts::matrix::{Cell, CellVerdict, Matrix};
+    use crate::facts::measurement::ProbeRun;
+    use crate::facts::probe::Nonce;
+    use crate::facts::suite::Arm;
+    let host = store.host(&host_facts("6.1"), &stamp()).unwrap();
+    let begun = begin(store, run_id());
+    let Body::Execution(execution) = execution(begun) else {
+        unreachable!()
+    };
+    let (Body::Start(of), _) = start(run_id()) else {
+        unreachable!()
+    };
+    let probe = Body::Probe(Box::new(ProbeRun {
+        ablated: None,
+        arm: Arm::Run,
+        controller: vec![],
+        execution: *execution,
+        lines: List::Inline(vec![]),
+        nonce: Nonce::new(&[7; 16]).unwrap(),
+        probe: "mine".parse().unwrap(),
+        suite: Hash::of(b"suite"),
+    }));
+    let probe = store.append(probe, None, &stamp(), Durability::Deferred);
+    let cell = Cell {
+        ablation: None,
+        baseline: None,
+        check: "network/tcp4".to_owned(),
+        declared: false,
+        reason: None,
+        run: Some(probe.unwrap().sequence),
+        runtime: of.runtime.id.clone(),
+        verdict: CellVerdict::Escaped,
+    };
+    let matrix = Body::Matrix(Box::new(Matrix {
+        cells: List::Inline(vec![cell]),
+        host,
+        policy: of.policy.clone(),
+        suite: Hash::of(b"suite"),
+    }));
+    let matrix = store.append(matrix, None, &stamp(), Durability::Durable);
+    matrix.unwrap().sequence
+}
+
+/// The newest matrix for what [`start`] starts.
+fn newest(store: &Store) -> Option<U53> {
+    let (Body::Start(of), _) = start(run_id()) else {
+        unreachable!()
+    };
+    let host = store.state.host.unwrap().sequence;
+    store.newest_matrix(host, &of.runtime, &of.policy.id)
+}
+
+#[test]
+fn the_newest_matrix_is_known_without_reading_and_made_again_with_the_rest() {
+    let place = Place::new();
+    let mut store = place.open();
+    store.host(&host_facts("6.1"), &stamp()).unwrap();
+    assert_eq!(newest(&store), None);
+    let first = measure(&mut store);
+    assert_eq!(newest(&store), Some(first));
+    say(&mut store, "a note is no matrix");
+    drop(store);
+    let tip = place.dir().join("tip");
+    let whole = std::fs::read_to_string(&tip).unwrap();
+    assert_eq!(newest(&place.open()), Some(first), "by the tip");
+    std::fs::remove_file(&tip).unwrap();
+    let mut again = place.open();
+    assert!(rebuilt(&mut again));
+    assert_eq!(newest(&again), Some(first), "from the records");
+    drop(again);
+    assert_eq!(std::fs::read_to_string(&tip).unwrap(), whole);
+    // Another process measures; this one reads on.
+    let mut reader = place.open();
+    let second = measure(&mut place.open());
+    assert_eq!(newest(&reader), Some(first), "not read on yet");
+    say(&mut reader, "reads on");
+    assert_eq!(newest(&reader), Some(second));
+    // Another host, another question.
+    reader.host(&host_facts("6.2"), &stamp()).unwrap();
+    let of_old = {
+        let (Body::Start(of), _) = start(run_id()) else {
+            unreachable!()
+        };
+        reader.newest_matrix(U53::new(1).unwrap(), &of.runtime, &of.policy.id)
+    };
+    assert_eq!(of_old, None, "the facts of a host that is not the newest");
+}
+
+#[test]
+fn a_tip_of_before_matrices_or_recoveries_is_made_again() {
+    let place = Place::new();
+    let mut store = place.open();
+    store.host(&host_facts("6.1"), &stamp()).unwrap();
+    let matrix = measure(&mut store);
+    drop(store);
+    let tip = place.dir().join("tip");
+    let whole = std::fs::read_to_string(&tip).unwrap();
+    let line = whole.lines().next().unwrap();
+    let matrices = line.find("\"matrices\":").unwrap();
+    let end = line.find("\"offset\":").unwrap();
+    let without = [
+        format!("{}{}", &line[..matrices], &line[end..]),
+        line.replace("\"recoveries\":[],", ""),
+    ];
+    for old in without {
+        assert_ne!(old, line);
+        let sum = Hash::of(old.as_bytes());
+        std::fs::write(&tip, format!("{old}\n{sum}\n")).unwrap();
+        let mut store = place.open();
+        assert!(rebuilt(&mut store), "{old}");
+        assert_eq!(newest(&store), Some(matrix));
+        drop(store);
+        assert_eq!(std::fs::read_to_string(&tip).unwrap(), whole);
+    }
+}

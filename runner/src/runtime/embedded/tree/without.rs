@@ -39,7 +39,8 @@ pub(super) fn show_sockets(built: &mut Built, plan: &Plan, ids: &HostIds) {
         if let Ok(tree) = clone_path(&real, false) {
             built.planted.push(tree);
             let source = Source::Planted(planted_number(built.planted.len() - 1));
-            built.show(&path, source, false, false);
+            // Whose it is may remove it at any time.
+            built.show(&path, source, false, true);
         }
     }
 }
