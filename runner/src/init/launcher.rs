@@ -6,19 +6,16 @@
 //! are given to the program, which reads variables of its own (`LD_PRELOAD`) out here.
 
 mod gate;
+mod handed;
 mod inside;
 mod stage;
+mod words;
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
 
-use nix::fcntl::OFlag;
-use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use serde::Deserialize;
@@ -26,16 +23,14 @@ use serde::Deserialize;
 use super::patience::read_full;
 use super::wire::{
     self, FromInit, LauncherReport, LauncherSpec, ProgramReport, ProgramSpec, Report, Spec, ToInit,
-    Word,
 };
 use super::{FAILED, OwnTerminal};
 use crate::mechanism::{Failure, Outcomes};
-use crate::sys::{descriptor, identity, process, terminal};
+use crate::sys::{identity, process};
+use handed::{Handed, Ours};
 
 /// Longest description of what the program made, in bytes; a dozen numbers stay far below.
 const MAX_STATUS: usize = 64 << 10;
-/// What is told of the program's last words at most, in bytes.
-const MAX_WORDS: usize = 1 << 10;
 
 /// The program, and the sandbox that it builds.
 struct Running {
@@ -145,7 +140,7 @@ fn start(
 ) -> Result<Running, Failure> {
     let failed =
         |attempt: &'static str| move |error: io::Error| Failure::call(attempt.to_owned(), &error);
-    let words = last_words().map_err(failed("open standard error"))?;
+    let words = words::reader().map_err(failed("open standard error"))?;
     let own_terminal = spec.terminal.then(OwnTerminal::open).transpose()?;
     if spec.planted > 0 {
         stage::attach(spec.planted).map_err(failed("attach the caller's folders"))?;
@@ -282,7 +277,9 @@ impl Running {
             child_of(first)?
         };
         if let Some(limit) = spec.open_files {
-            let limited = process::limit_open_files(workload, limit);
+            // Of the first process as well: the workload may be able to write to its memory.
+            let limited = process::limit_open_files(workload, limit)
+                .and_then(|()| process::limit_open_files(first, limit));
             outcomes.note(
                 "limit-files",
                 limited.map_err(|error| Failure::call(format!("RLIMIT_NOFILE {limit}"), &error)),
@@ -340,32 +337,11 @@ impl Running {
         // Nothing is left that could still write.
         let name = std::mem::take(&mut self.name);
         self.end();
-        let mut said = Vec::new();
-        if let Some(words) = &mut self.words {
-            let mut limited = words.take(MAX_WORDS as u64);
-            let _ = limited.read_to_end(&mut said);
-        }
-        if let Some(own) = &self.own_terminal {
-            let mut buffer = [0; MAX_WORDS];
-            let flags = nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK);
-            if nix::fcntl::fcntl(&own.master, flags).is_ok()
-                && let Ok(count) = nix::unistd::read(&own.master, &mut buffer)
-            {
-                said.extend_from_slice(buffer.get(..count).unwrap_or_default());
-            }
-        }
-        let said = String::from_utf8_lossy(&said);
-        let said: Vec<&str> = said.lines().map(str::trim).collect();
-        let said = said.join("; ").replace(char::is_control, " ");
-        let said = said.strip_prefix(&format!("{name}: ")).unwrap_or(&said);
-        let said = if said.is_empty() {
-            "it ended without a word"
-        } else {
-            said
-        };
+        let master = self.own_terminal.as_ref().map(|own| &own.master);
+        let said = words::said(&name, self.words.as_mut(), master);
         Failure {
             attempt: name,
-            error: said.to_owned(),
+            error: said,
         }
     }
 }
@@ -378,185 +354,4 @@ fn child_of(pid: i32) -> Result<i32, Failure> {
         [child] => Ok(*child),
         _ => Err(Failure::no_effect("find the gate's process")),
     }
-}
-
-/// A second reader of the pipe that is to be the workload's standard error; `None` where that is none.
-fn last_words() -> io::Result<Option<File>> {
-    use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
-    let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    let metadata = stderr.metadata()?;
-    if !metadata.file_type().is_fifo() {
-        return Ok(None);
-    }
-    let mode = metadata.permissions().mode();
-    let permit = |mode| stderr.set_permissions(std::fs::Permissions::from_mode(mode));
-    permit(mode | 0o400)?;
-    let mut options = File::options();
-    let opened = options
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-        .open(format!("/proc/self/fd/{}", stderr.as_raw_fd()));
-    permit(mode)?;
-    opened.map(Some)
-}
-
-/// What the program is handed by descriptor.
-struct Handed {
-    theirs: Vec<OwnedFd>,
-    contents: Vec<i32>,
-    status: i32,
-    hold: i32,
-    gate: i32,
-    image: i32,
-    their_lock: i32,
-    ours: Ours,
-}
-
-struct Ours {
-    gate: UnixStream,
-    lock: File,
-    status: OwnedFd,
-    hold: OwnedFd,
-}
-
-impl Handed {
-    fn new(launcher: &LauncherSpec) -> io::Result<Self> {
-        let (gate, their_gate) = UnixStream::pair()?;
-        let (status, theirstatus) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
-        let (their_hold, hold) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
-        let mut theirs = vec![
-            theirstatus,
-            their_hold,
-            OwnedFd::from(their_gate),
-            gate::image()?,
-            gate::memory(c"containment-lock", b"")?,
-        ];
-        let lock = theirs.last().map(OwnedFd::try_clone).transpose()?;
-        let lock = File::from(lock.ok_or(io::ErrorKind::InvalidData)?);
-        for content in &launcher.contents {
-            theirs.push(gate::memory(c"containment-content", content)?);
-        }
-        let numbers: Vec<i32> = theirs.iter().map(|fd| fd.as_raw_fd()).collect();
-        let [
-            status_number,
-            hold_number,
-            gate_number,
-            image,
-            their_lock,
-            contents @ ..,
-        ] = numbers.as_slice()
-        else {
-            return Err(io::ErrorKind::InvalidData.into());
-        };
-        Ok(Self {
-            contents: contents.to_vec(),
-            status: *status_number,
-            hold: *hold_number,
-            gate: *gate_number,
-            image: *image,
-            their_lock: *their_lock,
-            theirs,
-            ours: Ours {
-                gate,
-                lock,
-                status,
-                hold,
-            },
-        })
-    }
-
-    /// The whole command line; what it leaves out is reported.
-    fn command(&self, launcher: &LauncherSpec, report: &mut LauncherReport) -> Vec<Vec<u8>> {
-        let mut argv = vec![launcher.program.as_os_str().as_bytes().to_vec()];
-        for step in &launcher.steps {
-            if let Some((covered, inside)) = &step.covers {
-                let path = self.word(covered);
-                let path = Path::new(std::ffi::OsStr::from_bytes(&path));
-                if std::fs::symlink_metadata(path).is_err_and(|error| is_out_of_reach(&error)) {
-                    let inside = std::ffi::OsStr::from_bytes(inside);
-                    report.unreachable.push(PathBuf::from(inside));
-                    continue;
-                }
-            }
-            argv.extend(step.words.iter().map(|word| self.word(word)));
-        }
-        argv.push(b"--".to_vec());
-        argv.push(format!("/proc/self/fd/{}", self.image).into_bytes());
-        let numbers = [self.gate, self.image, self.their_lock];
-        argv.extend(numbers.map(|number| number.to_string().into_bytes()));
-        argv
-    }
-
-    fn word(&self, word: &Word) -> Vec<u8> {
-        match word {
-            Word::Text(text) => text.clone(),
-            Word::Planted(index, below) => stage::place(*index, below),
-            Word::Content(index) => {
-                let number = self.contents.get(*index as usize).copied();
-                number.unwrap_or(-1).to_string().into_bytes()
-            }
-            Word::Status => self.status.to_string().into_bytes(),
-            Word::Hold => self.hold.to_string().into_bytes(),
-        }
-    }
-
-    /// Starts the program; its own ends of everything close with that.
-    fn spawn(
-        &self,
-        spec: &Spec,
-        own_terminal: Option<&OwnTerminal>,
-        launcher: &LauncherSpec,
-        argv: &[Vec<u8>],
-    ) -> io::Result<i32> {
-        let path = CString::new(launcher.program.as_os_str().as_bytes())?;
-        let argv: Vec<CString> = argv
-            .iter()
-            .map(|word| CString::new(word.as_slice()))
-            .collect::<Result<_, _>>()?;
-        if let Some(pid) = process::fork()? {
-            return Ok(pid);
-        }
-        let error = match self.enter(spec, own_terminal) {
-            Ok(()) => process::execute(&path, &argv, &[]),
-            Err(error) => error,
-        };
-        let errno = error.raw_os_error().unwrap_or(libc::EINVAL).to_le_bytes();
-        let [a, b, c, d] = errno;
-        let gate = self.theirs.get(2);
-        let _ = gate.map(|gate| nix::unistd::write(gate, &[b'e', a, b, c, d]));
-        process::exit_now(FAILED)
-    }
-
-    /// What holds for the program and all that it starts.
-    fn enter(&self, spec: &Spec, own_terminal: Option<&OwnTerminal>) -> io::Result<()> {
-        process::default_signals();
-        // Raising one's own score takes a dumpable process; nothing hostile runs yet. No control rests on it.
-        let _ = identity::set_dumpable(true)
-            .and_then(|()| std::fs::write("/proc/self/oom_score_adj", super::workload::OOM_SCORE))
-            .and_then(|()| identity::set_dumpable(false));
-        match own_terminal {
-            // A session that the program began would have no terminal.
-            Some(own) => {
-                identity::new_session()?;
-                terminal::make_controlling(own.slave.as_fd())?;
-                nix::unistd::dup2_stdin(&own.slave)?;
-                nix::unistd::dup2_stdout(&own.slave)?;
-                nix::unistd::dup2_stderr(&own.slave)?;
-            }
-            None => nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0))?,
-        }
-        setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
-        if spec.close_descriptors {
-            descriptor::close_on_exec_from(3)?;
-        }
-        for descriptor in &self.theirs {
-            descriptor::set_cloexec(descriptor, false)?;
-        }
-        Ok(())
-    }
-}
-
-fn is_out_of_reach(error: &io::Error) -> bool {
-    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
-    matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
 }

@@ -1,11 +1,12 @@
 //! From a specification to bubblewrap's command line (bwrap(1)).
 
+mod folders;
 pub(super) mod protect;
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ledger::facts::control::Control;
 use ledger::facts::policy::{Nesting, Policy};
@@ -19,6 +20,7 @@ use crate::mechanism::root::{Entry, Mask, Source, What};
 use crate::plan::{LaunchError, Plan, Shape};
 use crate::runtime::program::Installed;
 use crate::sys::filter::Instruction;
+use folders::{Folders, OnHost};
 use protect::Protected;
 
 /// A limit on a file system in memory.
@@ -284,55 +286,6 @@ fn place(source: &Source, below: &Path) -> Word {
             let index = u32::try_from(number.saturating_sub(planted_number(0))).unwrap_or(u32::MAX);
             Word::Planted(index, below.as_os_str().as_bytes().to_vec())
         }
-    }
-}
-
-/// Where what the workload sees is on the host.
-struct Folders<'a> {
-    plan: &'a Plan,
-    entries: &'a [Entry],
-}
-
-/// A place inside, on the host.
-struct OnHost {
-    /// As the runner finds it.
-    path: PathBuf,
-    /// As bubblewrap does.
-    word: Word,
-}
-
-impl Folders<'_> {
-    /// Of the entries that show a place the last of the deepest; `None` where it is the sandbox's own.
-    fn of(&self, inside: &Path) -> Option<OnHost> {
-        let above = self
-            .entries
-            .iter()
-            .filter(|entry| inside.starts_with(&entry.path))
-            .max_by_key(|entry| entry.path.components().count())?;
-        let What::Bind { source, .. } = &above.what else {
-            return None;
-        };
-        let below = inside.strip_prefix(&above.path).ok()?;
-        let path = match source {
-            Source::Path(path) => path.clone(),
-            Source::Planted(number) => {
-                let index = usize::try_from(number.saturating_sub(planted_number(0))).ok()?;
-                match (self.plan.tree.binds.get(index), &self.plan.tree.shape) {
-                    (Some(bind), _) => bind.source.clone(),
-                    (None, Shape::Custom(root)) => root.join(above.path.strip_prefix("/").ok()?),
-                    (None, _) => return None,
-                }
-            }
-        };
-        let path = if below.as_os_str().is_empty() {
-            path
-        } else {
-            path.join(below)
-        };
-        Some(OnHost {
-            path,
-            word: place(source, below),
-        })
     }
 }
 

@@ -9,6 +9,7 @@ use crate::plan::{LaunchError, Plan};
 use crate::runtime::beside;
 use crate::runtime::embedded::prepared::Prepared;
 use crate::runtime::program::Installed;
+use crate::sys::{process, pseudo};
 
 /// Bubblewrap ends at the first thing that it cannot do, and the gate ran: so it did what it was told. Reading back comes after
 /// this and takes away what it does not find.
@@ -34,6 +35,55 @@ pub(super) fn said_by_launcher(
     }
     if plan.job.terminal {
         outcomes.note("terminal", Ok(()));
+    }
+}
+
+/// What of a process's status belongs to which mechanism (proc_pid_status(5)).
+const STATUS: [(&str, &str); 12] = [
+    ("Uid", "set-ids"),
+    ("Gid", "set-ids"),
+    ("Groups", "set-groups"),
+    ("CapInh", "capabilities"),
+    ("CapPrm", "capabilities"),
+    ("CapEff", "capabilities"),
+    ("CapAmb", "capabilities"),
+    ("CapBnd", "bounding-set"),
+    ("NoNewPrivs", "no-new-privs"),
+    ("Seccomp", "seccomp"),
+    ("Seccomp_filters", "seccomp"),
+    ("Seccomp_filters", "base-filter"),
+];
+
+/// Notes what bubblewrap's first process has that the gate has not: the workload may write to its memory (`/proc/1/mem`), as both
+/// have one id, so what holds for the workload must hold for that one, too.
+pub(super) fn first_is_no_more(first: i32, outcomes: &mut Outcomes) {
+    let status = |pid: i32| {
+        let path = format!("/proc/{pid}/status");
+        pseudo::read_text(&path).map_err(|error| Failure::call(format!("read {path}"), &error))
+    };
+    let gate = process::children_of(first)
+        .map_err(|error| Failure::call("find the gate", &error))
+        .and_then(|all| {
+            let gate = all.first().copied();
+            gate.ok_or_else(|| Failure::no_effect("find the gate"))
+        });
+    let read = gate.and_then(|gate| Ok((status(first)?, status(gate)?)));
+    let field = |text: &str, name: &str| {
+        let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+        let found = lines.find(|(known, _)| *known == name);
+        found.map(|(_, value)| value.trim().to_owned())
+    };
+    for (name, mechanism) in STATUS {
+        let same = match &read {
+            Err(failure) => Err(failure.clone()),
+            Ok((first, gate)) if field(first, name) == field(gate, name) => Ok(()),
+            Ok(_) => Err(Failure::no_effect(format!(
+                "keep the sandbox's first process to the same ({name})"
+            ))),
+        };
+        if let Err(failure) = same {
+            outcomes.note(mechanism, Err(failure));
+        }
     }
 }
 

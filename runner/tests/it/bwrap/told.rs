@@ -185,3 +185,16 @@ fn input_and_signals_are_passed_on() {
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
     crate::world::Ran::of(runner.wait_with_output().unwrap()).ended(9);
 }
+
+/// The workload can write to its memory (`/proc/1/mem`) where nothing but ids keeps them apart.
+#[test]
+fn bubblewraps_own_process_inside_is_under_the_same() {
+    let world = with_bwrap!();
+    let script = "for n in Uid Gid Groups CapBnd CapEff NoNewPrivs Seccomp Seccomp_filters; do
+        grep ^$n: /proc/1/status > /tmp/1; grep ^$n: /proc/self/status > /tmp/2; cmp /tmp/1 /tmp/2 || echo $n; done
+        grep '^Max open files' /proc/1/limits | tr -s ' '";
+    let policy = world.policy(|_| {});
+    let flags = format!("--runtime bwrap -P {}", policy.display());
+    let ran = world.sh(&flags, script, &[]).ended(0);
+    assert_eq!(ran.out, "Max open files 128 128 files \n");
+}
