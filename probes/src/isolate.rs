@@ -13,7 +13,7 @@ use crate::sys::{self, Ended};
 /// How long one check may take.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
 /// How long one may that fills hundreds of mebibytes, for which a limit of the sandbox's may leave it half a CPU and less.
-pub(crate) const FILLING: Duration = Duration::from_secs(8);
+pub(crate) const FILLING: Duration = Duration::from_secs(20);
 
 /// Longest message of a child.
 const MAX_MESSAGE_BYTES: usize = 4_096;

@@ -32,6 +32,8 @@ use crate::run::{
 
 /// How long a deadline is when the deadline itself is measured, in milliseconds.
 const DEADLINE_MS: u32 = 400;
+/// How much more CPU time than the policy says there is where that is not what is measured.
+const MORE_CPU: u64 = 4;
 /// Bytes of a run's secret.
 const SECRET_BYTES: usize = 16;
 
@@ -240,8 +242,8 @@ impl Bench<'_> {
         }))
     }
 
-    /// The policy of one run: the measured one, but that arms without a control are run all the same, and that a deadline that
-    /// is itself measured comes soon.
+    /// The policy of one run: the measured one, but that arms without a control are run all the same, that a deadline that
+    /// is itself measured comes soon, and that only `cpu` is measured with as little CPU time as that.
     fn policy_of(&self, probe: &Probe, arm: Arm) -> Policy {
         let mut policy = self.policy.clone();
         if arm != Arm::Run {
@@ -253,6 +255,11 @@ impl Bench<'_> {
         }
         if probe.control == Control::Timeout {
             policy.resources.timeout_ms = Some(DEADLINE_MS.into());
+        }
+        if probe.control != Control::Cpu {
+            // A check that is short of CPU time is late, and says nothing of its own control.
+            let cpu = &mut policy.resources.cpu_millis;
+            *cpu = cpu.map(|millis| U53::saturating(millis.value().saturating_mul(MORE_CPU)));
         }
         policy
     }
