@@ -286,11 +286,11 @@ fn build(
     effect.host_uid = host_uid;
     effect.runtime_sha256 = Some(program.sha256);
     effect.launch = made.argv.iter().map(|word| escape_bytes(word)).collect();
-    if plan.tree.own_bytes.is_some() && !program.has(arguments::SIZE) {
+    if plan.tree.own_bytes.is_some() && !program.has(answers::SIZE) {
         effect.remarks.push(format!(
             "bubblewrap {} has no {}: /workspace and /tmp take as much memory as there is",
             program.version,
-            arguments::SIZE
+            answers::SIZE
         ));
     }
     let workspace = if plan.tree.has_own_workspace() {

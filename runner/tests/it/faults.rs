@@ -91,7 +91,8 @@ fn world(mechanism: &str) -> (World, String) {
 }
 
 fn exec(world: &World, fault: &str, flags: &str) -> Ran {
-    let mut command = world.exec_command(flags, &["sh", "-c", "id -u"]);
+    let flags = format!("--runtime embedded {flags}");
+    let mut command = world.exec_command(&flags, &["sh", "-c", "id -u"]);
     command.env("RUNNER_FAULT", fault);
     with_planted(&mut command);
     Ran::of(command.output().unwrap())

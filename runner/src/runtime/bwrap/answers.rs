@@ -11,6 +11,8 @@ use crate::runtime::program::Installed;
 
 /// What the gate calls between the filter and the workload's program, beside what pid 1's child does.
 const GATE_CALLS: [&str; 1] = ["fcntl"];
+/// A limit on a file system in memory.
+pub(super) const SIZE: &str = "--size";
 /// More than one filter.
 pub(super) const FILTERS: &str = "--add-seccomp-fd";
 /// No user namespaces below.
@@ -70,6 +72,8 @@ pub(super) fn answer(program: &Installed, control: Control, policy: &Policy, job
         Control::Ipc if !ablation::has_own_network(policy, job) => {
             cannot(Reason::ABSTRACT_SOCKETS_SHARED)
         }
+        Control::Memory | Control::Processes | Control::Cpu => cannot(Reason::NOT_ISOLATED),
+        Control::Disk if !program.has(SIZE) => lacks(SIZE),
         Control::User if keeps_groups() => cannot(Reason::SUPPLEMENTARY_GROUPS_KEPT),
         _ => Answer::Intends(usual),
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 use ledger::facts::control::Control;
 use ledger::facts::policy::{Nesting, Policy};
 
-use super::answers::{FILTERS, NO_USER_NAMESPACES};
+use super::answers::{FILTERS, NO_USER_NAMESPACES, SIZE};
 use crate::init::wire::{Spec, Step, Word, planted_number};
 use crate::mechanism::Failure;
 use crate::mechanism::identity::IdentitySpec;
@@ -22,9 +22,6 @@ use crate::runtime::program::Installed;
 use crate::sys::filter::Instruction;
 use folders::{Folders, OnHost};
 use protect::Protected;
-
-/// A limit on a file system in memory.
-pub(super) const SIZE: &str = "--size";
 
 /// What a command line is made of.
 pub(super) struct Arguments<'a> {

@@ -1,5 +1,7 @@
 //! What bubblewrap said, beside what is seen.
 
+use std::time::{Duration, Instant};
+
 use ledger::facts::control::Control;
 use ledger::facts::policy::Nesting;
 
@@ -54,37 +56,53 @@ const STATUS: [(&str, &str); 12] = [
     ("Seccomp_filters", "base-filter"),
 ];
 
+/// How long it may take the first process to come to its filters: far more than it needs.
+const TAKES_AT_MOST: Duration = Duration::from_secs(2);
+
 /// Notes what bubblewrap's first process has that the gate has not: the workload may write to its memory (`/proc/1/mem`), as both
 /// have one id, so what holds for the workload must hold for that one, too.
 pub(super) fn first_is_no_more(first: i32, outcomes: &mut Outcomes) {
+    let until = Instant::now() + TAKES_AT_MOST;
+    let mut found = differences(first);
+    // It comes to its own filters while the gate runs already.
+    while matches!(&found, Ok(list) if !list.is_empty()) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+        found = differences(first);
+    }
+    match found {
+        Ok(list) => {
+            for (name, mechanism) in list {
+                let attempt = format!("keep the sandbox's first process to the same ({name})");
+                outcomes.note(mechanism, Err(Failure::no_effect(attempt)));
+            }
+        }
+        Err(failure) => {
+            for (_, mechanism) in STATUS {
+                outcomes.note(mechanism, Err(failure.clone()));
+            }
+        }
+    }
+}
+
+/// In what the first process differs from the gate.
+fn differences(first: i32) -> Result<Vec<(&'static str, &'static str)>, Failure> {
     let status = |pid: i32| {
         let path = format!("/proc/{pid}/status");
         pseudo::read_text(&path).map_err(|error| Failure::call(format!("read {path}"), &error))
     };
     let gate = process::children_of(first)
-        .map_err(|error| Failure::call("find the gate", &error))
-        .and_then(|all| {
-            let gate = all.first().copied();
-            gate.ok_or_else(|| Failure::no_effect("find the gate"))
-        });
-    let read = gate.and_then(|gate| Ok((status(first)?, status(gate)?)));
+        .map_err(|error| Failure::call("find the gate", &error))?
+        .first()
+        .copied()
+        .ok_or_else(|| Failure::no_effect("find the gate"))?;
+    let (first, gate) = (status(first)?, status(gate)?);
     let field = |text: &str, name: &str| {
         let mut lines = text.lines().filter_map(|line| line.split_once(':'));
         let found = lines.find(|(known, _)| *known == name);
         found.map(|(_, value)| value.trim().to_owned())
     };
-    for (name, mechanism) in STATUS {
-        let same = match &read {
-            Err(failure) => Err(failure.clone()),
-            Ok((first, gate)) if field(first, name) == field(gate, name) => Ok(()),
-            Ok(_) => Err(Failure::no_effect(format!(
-                "keep the sandbox's first process to the same ({name})"
-            ))),
-        };
-        if let Err(failure) = same {
-            outcomes.note(mechanism, Err(failure));
-        }
-    }
+    let differs = |(name, _): &(&str, &str)| field(&first, name) != field(&gate, name);
+    Ok(STATUS.into_iter().filter(differs).collect())
 }
 
 /// What stands for a mistake in what was asked, and not for a control that is not to be had here.
