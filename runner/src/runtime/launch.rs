@@ -55,9 +55,7 @@ pub(super) fn begin(
     streams: Streams,
     map: impl FnOnce(i32) -> Result<(), Failure>,
 ) -> Result<Begun, LaunchError> {
-    let image = image(namespaces & libc::CLONE_NEWUSER != 0)
-        .map_err(system("prepare the program of pid 1"))?;
-    begin_as(image, None, namespaces, streams, map)
+    begin_in(None, namespaces, streams, map)
 }
 
 /// The same in a control group of version 2, where one is given.

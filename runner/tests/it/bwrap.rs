@@ -4,25 +4,8 @@ mod failing;
 mod told;
 
 use crate::matrix::{some_rows, verdicts};
-use crate::world::{World, is_root, program, skip};
+use crate::world::{SUPPORTED, World, is_root, program, skip};
 
-/// Rows that hold on any host where they can be tried: the eight dimensions of the product among them.
-const CONTAINED: [&str; 14] = [
-    "network",
-    "filesystem",
-    "process",
-    "environment",
-    "privilege",
-    "syscalls",
-    "timeout",
-    "output",
-    "devices",
-    "user",
-    "ipc",
-    "descriptors",
-    "terminal",
-    "files",
-];
 /// Checks that the run of an ordinary user measures as well as root's.
 const MEASURED: [&str; 10] = [
     "network/tcp4",
@@ -51,7 +34,7 @@ macro_rules! with_bwrap {
 pub(crate) use with_bwrap;
 
 fn contains_all(world: &World) {
-    let suite = some_rows(world, &CONTAINED);
+    let suite = some_rows(world, &SUPPORTED);
     let ran = world.run(&format!(
         "matrix --json --strict --runtime bwrap --suite {suite}"
     ));

@@ -11,7 +11,8 @@ use serde_json::json;
 
 use crate::evidence::{Evidence, Run, evidence};
 
-/// Controls that the embedded runtime can declare under [`World::policy`].
+/// Controls that the embedded runtime can declare under [`World::policy`], and bubblewrap where it is installed; each has a row that
+/// holds on any host where it can be tried.
 pub(crate) const SUPPORTED: [&str; 14] = [
     "network",
     "filesystem",
