@@ -2,51 +2,68 @@
 
 A cell is written `[declared] VERDICT [REASON]`. CELLS is what the reference host shows. Where another host shows something
 else, a row of DIFFERENCES says what, and in which field of the host record (as `verify diff` names it) it differs from the
-reference: judge.py asserts that it does. Where two cells stand side by side, emulation is now fast enough for the two
-seconds of a check and now not; a false guarantee is never expected.
+reference: judge.py asserts that it does.
 """
 
 from fnmatch import fnmatchcase
 
 REFERENCE = ("6.1", "root")
 
-# Too slow to be tried within the check's two seconds, as emulation is.
-SLOW = "inconclusive instrument-missing"
+EVERY_CHECK = """
+    network/tcp4 network/tcp6 network/udp network/udp6 network/path network/dns
+    filesystem/read filesystem/tree filesystem/write filesystem/traversal filesystem/evidence filesystem/knobs
+    process/visibility process/memory process/pid1 process/signal process/survival
+    environment/inherited
+    privilege/capabilities privilege/no-new-privs privilege/userns
+    memory/touch memory/children memory/tmpfs processes/fork processes/threads
+    syscalls/calibration syscalls/alternate syscalls/after-exec syscalls/new
+    cpu/quota timeout/deadline output/cap devices/nodes user/inside user/host
+    ipc/unix ipc/abstract ipc/host-sockets
+    descriptors/inherited terminal/inject files/open disk/quota"""
 
-# runtime -> allowed cells -> checks.
+# runtime -> cell -> checks; a later row counts.
 CELLS = {
     "embedded": {
-        ("declared contained",): """
+        "declared contained": EVERY_CHECK,
+    },
+    "bwrap": {
+        "declared contained": EVERY_CHECK,
+        # It answers for none of these three controls.
+        "escaped": "memory/touch memory/children memory/tmpfs processes/fork processes/threads cpu/quota",
+    },
+    "unshare": {
+        "escaped": EVERY_CHECK,
+        "declared contained": """
             network/tcp4 network/tcp6 network/udp network/udp6 network/path network/dns
-            filesystem/read filesystem/tree filesystem/write filesystem/traversal filesystem/evidence filesystem/knobs
-            process/visibility process/memory process/pid1 process/signal process/survival
-            environment/inherited
-            privilege/capabilities privilege/no-new-privs privilege/userns
-            syscalls/calibration syscalls/alternate syscalls/after-exec syscalls/new
-            timeout/deadline output/cap devices/nodes user/inside user/host
-            ipc/unix ipc/abstract ipc/host-sockets
-            descriptors/inherited terminal/inject files/open""",
-        ("escaped",): "processes/fork processes/threads cpu/quota",
-        ("escaped", SLOW): "memory/touch memory/children memory/tmpfs",
-        ("inconclusive ablation-contained", "inconclusive not-calibrated", SLOW): "disk/quota",
+            process/visibility process/memory process/pid1 process/signal process/survival""",
+        # By what the runner does around any template, and by the namespaces that it declares for other controls.
+        "contained": "environment/inherited privilege/capabilities timeout/deadline ipc/abstract",
     },
 }
 
-# guests, who, runtime, field that explains it, allowed cells, checks (`*`: all of the runtime). A later row counts.
+# guests, who, runtimes, field that explains it, cell, checks. A later row counts.
 DIFFERENCES = [
     # What only root can do bare shows nothing where an ordinary user tries it.
-    ("*", "user", "embedded", "host uid", ("declared not-applicable host-forbids",),
-     "filesystem/knobs process/pid1 privilege/capabilities user/host"),
+    ("*", "user", "embedded bwrap", "host uid", "declared not-applicable host-forbids", "filesystem/knobs privilege/capabilities user/host"),
+    ("*", "user", "unshare", "host uid", "not-applicable host-forbids", "filesystem/knobs privilege/capabilities user/host"),
+    # The user has the policy's id already.
+    ("*", "user", "unshare", "host uid", "inconclusive baseline-contained", "user/inside"),
     # Linux 6.2 can switch TIOCSTI off, and Debian does; root may use it all the same.
-    ("6.12*", "user", "embedded", "host sysctls dev.tty.legacy_tiocsti", ("declared not-applicable host-forbids",), "terminal/inject"),
-    ("7.*", "user", "embedded", "host sysctls dev.tty.legacy_tiocsti", ("declared not-applicable host-forbids",), "terminal/inject"),
+    *(
+        (guests, "user", runtimes, "host sysctls dev.tty.legacy_tiocsti", cell, "terminal/inject")
+        for guests in ("6.12*", "7.*")
+        for runtimes, cell in (
+            ("embedded bwrap", "declared not-applicable host-forbids"),
+            ("unshare", "not-applicable host-forbids"),
+        )
+    ),
     # What root's runner shows a workload with another id, it shows by an idmapped mount: Linux 5.12.
-    ("5.10", "root", "embedded", "host kernel", ("not-applicable plan-refused",), "*"),
+    ("5.10", "root", "embedded", "host kernel", "not-applicable plan-refused", EVERY_CHECK),
     # There an ordinary user may not look at the descriptors of what runs inside, so the control is not declared.
-    ("5.10", "user", "embedded", "host kernel", ("contained",), "descriptors/inherited"),
+    ("5.10", "user", "embedded", "host kernel", "contained", "descriptors/inherited"),
     # No namespace of a user's, so no sandbox: every run is refused, and nothing is measured.
-    ("*-no-userns", "*", "embedded", "host sysctls user.max_user_namespaces", ("inconclusive instrument-missing",), "*"),
-    ("*-apparmor", "user", "embedded", "host confinement", ("inconclusive instrument-missing",), "*"),
+    ("*-no-userns", "*", "embedded", "host sysctls user.max_user_namespaces", "inconclusive instrument-missing", EVERY_CHECK),
+    ("*-apparmor", "user", "embedded", "host confinement", "inconclusive instrument-missing", EVERY_CHECK),
 ]
 
 # step -> exit status.
@@ -55,7 +72,12 @@ STEPS = {
     "doctor": 0,
     "exec": 0,
     "best-effort": 0,
-    "limits": 126,  # a limit on the command line makes its control required, and this version has none
+    "limits": 0,
+    "oom": 137,
+    "fork": 2,
+    "burn": 124,
+    "fill": 137,
+    "touch": 0,
     "timeout": 124,
     "not-found": 127,
     "verify": 0,
@@ -64,15 +86,30 @@ STEPS = {
     "bundle": 0,
 }
 
-NO_SANDBOX = {"doctor": 1, "exec": 126, "best-effort": 125, "timeout": 126, "not-found": 126}
+# step -> what its execution record has to say: the verdict, and what was observed, from and to.
+OBSERVED = {
+    "oom": ("failed", {"oomKills": (1, 1), "memoryPeakBytes": (60 << 20, 64 << 20)}),
+    "fork": ("failed", {"pidsPeak": (16, 16)}),
+    "burn": ("failed", {"cpuUs": (500_000, 1_500_000)}),
+    "fill": ("failed", {"oomKills": (1, 1), "memoryPeakBytes": (60 << 20, 64 << 20)}),
+    "touch": ("as-requested", {"oomKills": (0, 0), "memoryPeakBytes": (40 << 20, 60 << 20)}),
+}
+
+# guests, who, what that kernel does not observe: it is absent then, and never 0.
+UNOBSERVED = [
+    ("5.10", "*", ("memoryPeakBytes", "pidsPeak")),
+]
+
+LIMITED = ("limits", *OBSERVED)
+NO_SANDBOX = {"doctor": 1, "exec": 126, "best-effort": 125, "timeout": 126, "not-found": 126, **dict.fromkeys(LIMITED, 126)}
 
 # `user` is in a login session, `delegated` the same user in a unit with Delegate=yes, where no matrix is made.
 MATRIX_STEPS = ("matrix", "verify-matrix", "bundle")
 
 # guests, who, steps that end with another status there.
 OTHER_STEPS = [
-    ("5.10", "user", {"exec": 126, "timeout": 126}),
-    ("5.10", "delegated", {"exec": 126, "timeout": 126}),
+    ("5.10", "user", {"exec": 126, "timeout": 126, **dict.fromkeys(LIMITED, 126)}),
+    ("5.10", "delegated", {"exec": 126, "timeout": 126, **dict.fromkeys(LIMITED, 126)}),
     ("*-no-userns", "*", NO_SANDBOX),
     ("*-apparmor", "user", NO_SANDBOX),
     ("*-apparmor", "delegated", NO_SANDBOX),
@@ -83,28 +120,21 @@ def _applies(row, guest, who):
     return fnmatchcase(guest, row[0]) and fnmatchcase(who, row[1])
 
 
-def _checks(runtime, text):
-    return [(runtime, check) for check in text.split()]
-
-
-def _table():
-    return {key: allowed for runtime, rows in CELLS.items() for allowed, text in rows.items() for key in _checks(runtime, text)}
+def _keys(runtimes, checks):
+    return [(runtime, check) for runtime in runtimes.split() for check in checks.split()]
 
 
 def _differences(guest, who):
-    """(runtime, check) to field and allowed cells."""
-    found = {}
-    for row in DIFFERENCES:
-        if _applies(row, guest, who):
-            _, _, runtime, field, allowed, text = row
-            keys = _checks(runtime, text) if text != "*" else [key for key in _table() if key[0] == runtime]
-            found.update({key: (field, allowed) for key in keys})
-    return found
+    """(runtime, check) to field and cell."""
+    rows = [row[2:] for row in DIFFERENCES if _applies(row, guest, who)]
+    return {key: (field, cell) for runtimes, field, cell, checks in rows for key in _keys(runtimes, checks)}
 
 
 def cells(guest, who):
-    """(runtime, check) to the cells that are allowed."""
-    return {**_table(), **{key: allowed for key, (_, allowed) in _differences(guest, who).items()}}
+    """(runtime, check) to the cell that is expected."""
+    found = {key: cell for runtime, rows in CELLS.items() for cell, checks in rows.items() for key in _keys(runtime, checks)}
+    found.update({key: cell for key, (_, cell) in _differences(guest, who).items()})
+    return found
 
 
 def explanations(guest, who):
@@ -113,6 +143,16 @@ def explanations(guest, who):
     for key, (field, _) in _differences(guest, who).items():
         found.setdefault(field, set()).add(key)
     return found
+
+
+def observed(guest, who):
+    """Step to its verdict and what has to be observed; None for what must be absent."""
+    absent = {name for row in UNOBSERVED if _applies(row, guest, who) for name in row[2]}
+    ran = [step for step in OBSERVED if steps(guest, who)[step] != 126]
+    return {
+        step: (OBSERVED[step][0], {name: None if name in absent else span for name, span in OBSERVED[step][1].items()})
+        for step in ran
+    }
 
 
 def steps(guest, who):

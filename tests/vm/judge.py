@@ -10,6 +10,7 @@ Exit status: 0, or 1 and a line for each thing that is not as expected.
 """
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,19 +60,49 @@ def check_steps(problems, where, folder, guest, who):
         problems.add(where, f"step {name} stands in no table")
 
 
+def executions(ledger):
+    """Sequence to body of the execution records of a ledger that verifies."""
+    lines = (line for path in sorted((ledger / "records").iterdir()) for line in path.read_bytes().splitlines())
+    records = (json.loads(line).get("record") for line in lines)
+    return {record["sequence"]: record["body"] for record in records if record and record["kind"] == "execution"}
+
+
+def check_observed(problems, where, folder, guest, who):
+    """What runs under limits left in their records."""
+    bodies = executions(folder / "ledger")
+    for step, (verdict, spans) in expected.observed(guest, who).items():
+        errors = folder / f"{step}.err"
+        said = errors.read_text(errors="replace") if errors.exists() else "it was not done"
+        named = re.search(r"^runner: record (\d+): ", said, re.MULTILINE)
+        body = bodies.get(int(named[1])) if named else None
+        if body is None:
+            problems.add(where, f"step {step}: no execution record: {said.strip()}")
+            continue
+        if body["verdict"] != verdict:
+            problems.add(where, f"step {step}: verdict {body['verdict']}, expected {verdict}")
+        for name, span in spans.items():
+            found = body.get("observed", {}).get(name)
+            if span is None or found is None:
+                if span is not None or found is not None:
+                    problems.add(where, f"step {step}: {name} is {found}, expected {span}")
+            elif not span[0] <= found <= span[1]:
+                problems.add(where, f"step {step}: {name} is {found}, expected {span[0]} to {span[1]}")
+
+
 def check_ledger(problems, verify, where, ledger, seen_inside):
     """The ledger verifies here, with the same head as in the guest."""
     status, document = call(verify, "--json", ledger)
     if status != 0:
         problems.add(where, f"verify {ledger.name}: status {status}, {codes(document) or document}")
-        return
+        return False
     try:
         inside = json.loads(seen_inside.read_text())
     except (OSError, ValueError) as error:
         problems.add(where, f"verify {ledger.name}: what it said in the guest cannot be read: {error}")
-        return
+        return True
     if (inside.get("head"), inside.get("ledger")) != (document["head"], document["ledger"]):
         problems.add(where, f"verify {ledger.name}: {inside.get('head')} in the guest, {document['head']} here")
+    return True
 
 
 def check_bundle(problems, verify, where, folder):
@@ -88,7 +119,7 @@ def cells(verify, ledger):
     """(runtime, check) to cell in words, and the host record."""
     status, document = call(verify, "matrix", "--json", ledger)
     if "cells" not in document:
-        return {}, {"status": status, **document}
+        return {}, f"status {status}, {codes(document) or document}"
     return {(cell["runtime"], cell["check"]): words(cell) for cell in document["cells"]}, document["host"]
 
 
@@ -100,9 +131,9 @@ def words(cell):
 def check_cells(problems, where, found, guest, who):
     table = expected.cells(guest, who)
     for key in sorted(table.keys() | found.keys()):
-        allowed, cell = table.get(key, ()), found.get(key, "missing")
-        if cell not in allowed:
-            problems.add(where, f"{key[0]} {key[1]}: {cell}, expected {' or '.join(allowed) or 'no such cell'}")
+        wanted, cell = table.get(key, "no such cell"), found.get(key, "missing")
+        if cell != wanted:
+            problems.add(where, f"{key[0]} {key[1]}: {cell}, expected {wanted}")
         if "false-guarantee" in cell:
             problems.add(where, f"{key[0]} {key[1]}: a false guarantee")
 
@@ -143,7 +174,8 @@ def main(arguments):
                 problems.add(where, "there are no results")
                 continue
             check_steps(problems, where, folder, guest, who)
-            check_ledger(problems, verify, where, folder / "ledger", folder / "verify.out")
+            if check_ledger(problems, verify, where, folder / "ledger", folder / "verify.out"):
+                check_observed(problems, where, folder, guest, who)
             if "matrix" not in expected.steps(guest, who):
                 print(f"{where}: {len(expected.steps(guest, who))} steps")
                 continue
