@@ -36,8 +36,10 @@ pub(super) fn would(runtime: &dyn Runtime, plan: &mut Plan) -> Would {
         _ if runtime.is_missing().is_some() && !refused_before => Would::FailToLaunch,
         Err(LaunchError::Mechanism { lost, .. }) => give_up(plan, lost, refused_before, true),
         Err(_) => Would::FailToLaunch,
-        Ok(()) if refused_before => Would::Refuse,
-        Ok(()) => Would::Run,
+        Ok(()) => {
+            let lost = limits_refused(plan);
+            give_up(plan, lost, refused_before, false)
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use ledger::facts::control::Control;
 
 use super::launch;
 use crate::init::wire::{self, LauncherReport, Report, Spec, ToInit};
+use crate::mechanism::group::Group;
 use crate::mechanism::{Failure, Outcomes};
 use crate::plan::{LaunchError, Plan, Reason, Why};
 use crate::sys::process;
@@ -27,20 +28,14 @@ pub(super) struct Said {
 pub(super) fn exchange(
     control: &UnixStream,
     spec: &Spec,
+    group: Option<&Group>,
     (planted, plan): (&[OwnedFd], &Plan),
     meanwhile: &mut dyn FnMut(),
     not_built: &dyn Fn(&Failure, Outcomes) -> LaunchError,
 ) -> Result<Said, LaunchError> {
     let until = Instant::now() + launch::REPORT_WITHIN;
-    let mut sent = wire::send(control, spec);
-    for descriptor in planted.iter().chain(plan.job.caller_terminal.as_deref()) {
-        sent = sent.and_then(|()| wire::send_descriptor(control, descriptor));
-    }
-    match sent {
-        // Why it is gone is what it said last.
-        Ok(()) | Err(wire::WireError::Gone) => {}
-        Err(error) => return Err(launch::before_report(&error)),
-    }
+    let others = planted.iter().chain(plan.job.caller_terminal.as_deref());
+    launch::hand_over(control, spec, group, others)?;
     meanwhile();
     launch::await_report(control, until)?;
     let made: LauncherReport =

@@ -24,18 +24,21 @@ use super::beside::{self, Said};
 use super::embedded::prepared::Prepared;
 use super::embedded::{ablation, begin, error_chain, namespaces, no_ids, workspace};
 use super::program::{Installed, Known};
-use super::{launch, read_back};
+use super::{groups, launch, read_back};
 use crate::init::wire::{LauncherSpec, ProgramReport, Spec};
+use crate::mechanism::group::Group;
 use crate::mechanism::owners::HostIds;
 use crate::mechanism::{Failure, Outcomes};
 use crate::plan::{
-    Answer, Begun, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams, Waiting, Why,
+    self, Answer, Begun, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams, Waiting, Why,
 };
 use crate::sys::process;
 use arguments::{Arguments, Built, protect};
 
 /// The tier in which everything of this runtime is to be had.
 const TIER_FULL: &str = "full";
+/// Tasks of its control groups that are not the workload's: the launcher, bubblewrap, and the first process of the sandbox.
+const OWN_TASKS: u64 = 3;
 
 /// What is asked of it.
 const BUBBLEWRAP: Known = Known {
@@ -129,7 +132,22 @@ impl Runtime for Bwrap {
             HostIds::Allocated { .. } => libc::CLONE_NEWNS,
             HostIds::Root | HostIds::Own { .. } | HostIds::Subordinate { .. } => 0,
         };
-        let mut begun = launch::begin_beside(own, streams)?;
+        let mut outcomes = Outcomes::default();
+        let limits = plan::limits(policy, job, OWN_TASKS);
+        let mut group = groups::make(&limits, &mut outcomes);
+        let place = group.as_ref().and_then(Group::place);
+        let in_place = place.is_some();
+        let begun = launch::begin_beside(place, own, launch::again(&streams)?);
+        let mut begun = match (begun, &mut group) {
+            // It may be the group that does not take it: that is found out without.
+            (Err(LaunchError::Namespaces { errno }), Some(group)) if in_place => {
+                group.give_up_place(&errno, &mut outcomes);
+                launch::begin_beside(None, own, streams)?
+            }
+            (begun, _) => begun?,
+        };
+        begun.group = group;
+        begun.outcomes = outcomes;
         begun.ids = Some(ids);
         begun.spare = spare;
         Ok(begun)
@@ -210,6 +228,7 @@ fn build(
         session_keyring: full.session_keyring,
         close_descriptors: full.close_descriptors,
         open_files: full.open_files,
+        groups: groups::doors(begun.group.as_ref()),
         planted: u32::try_from(prepared.planted.len()).unwrap_or(u32::MAX),
         launcher: Some(LauncherSpec {
             program: program.path.clone(),
@@ -231,6 +250,7 @@ fn build(
     let said = beside::exchange(
         &control,
         &spec,
+        begun.group.as_ref(),
         (&prepared.planted, plan),
         meanwhile,
         &|failure, outcomes| facts::not_built(plan, failure, outcomes),
@@ -247,7 +267,11 @@ fn build(
             return Err(error);
         }
     };
-    let mut outcomes = report.outcomes;
+    let mut outcomes = std::mem::take(&mut begun.outcomes);
+    outcomes.merge(report.outcomes);
+    if let Some(group) = &begun.group {
+        group.confirm(made.first, &mut outcomes);
+    }
     facts::said_by_launcher(plan, program, &prepared, &mut outcomes);
     if let Some(what) = no_network {
         let attempt = "set up a network namespace".to_owned();
@@ -282,10 +306,12 @@ fn build(
     }
     let found = launch::found(plan, report.program.as_ref());
     let mut effect = super::embedded::effect::effect(plan, &outcomes, found, &ids);
+    groups::say(&mut effect, plan, begun.group.as_ref());
     effect.tier = Some(TIER_FULL);
     effect.host_uid = host_uid;
     effect.runtime_sha256 = Some(program.sha256);
     effect.launch = made.argv.iter().map(|word| escape_bytes(word)).collect();
+    effect.launch.extend(groups::describe(begun.group.as_ref()));
     if plan.tree.own_bytes.is_some() && !program.has(answers::SIZE) {
         effect.remarks.push(format!(
             "bubblewrap {} has no {}: /workspace and /tmp take as much memory as there is",
@@ -307,7 +333,7 @@ fn build(
         terminal,
         workspace,
         leaving: None,
-        group: None,
+        group: begun.group.take(),
         held: vec![Box::new(ids), Box::new(prepared.placeholders)],
     })
 }

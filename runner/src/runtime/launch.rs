@@ -71,7 +71,9 @@ pub(super) fn begin_in(
 }
 
 /// Makes a process that stands beside a sandbox of somebody else's. No workload gets to see it, so its program need not be a copy.
+/// With a control group of version 2 it is made in that.
 pub(super) fn begin_beside(
+    group: Option<BorrowedFd<'_>>,
     namespaces: libc::c_int,
     streams: Streams,
 ) -> Result<Begun, LaunchError> {
@@ -82,7 +84,7 @@ pub(super) fn begin_beside(
         Ok(Image::Sealed(std::fs::File::open("/proc/self/exe")?.into()))
     };
     let image = prepare().map_err(system("prepare the launcher's program"))?;
-    begin_as(image, None, namespaces, streams, |_| Ok(()))
+    begin_as(image, group, namespaces, streams, |_| Ok(()))
 }
 
 fn begin_as(
@@ -293,6 +295,28 @@ pub(super) fn not_built(what: String, outcomes: Outcomes) -> LaunchError {
 }
 
 /// Sends the specification; takes the report, and the terminal that may follow it.
+/// Sends a specification and the descriptors that follow it.
+pub(super) fn hand_over<'a>(
+    control: &UnixStream,
+    spec: &Spec,
+    group: Option<&Group>,
+    others: impl Iterator<Item = &'a OwnedFd>,
+) -> Result<(), LaunchError> {
+    let mut sent = wire::send(control, spec);
+    let doors = group.into_iter().flat_map(Group::doors);
+    for (_, door) in doors.take(spec.groups.len()) {
+        sent = sent.and_then(|()| wire::send_descriptor(control, door));
+    }
+    for descriptor in others {
+        sent = sent.and_then(|()| wire::send_descriptor(control, descriptor));
+    }
+    match sent {
+        // Why it is gone is what it said last.
+        Ok(()) | Err(WireError::Gone) => Ok(()),
+        Err(error) => Err(before_report(&error)),
+    }
+}
+
 fn exchange(
     control: &UnixStream,
     spec: &Spec,
@@ -309,19 +333,7 @@ fn exchange(
     };
     // Of each read and write; where most of the time is spent is the wait for the first byte.
     limit(Some(REPORT_WITHIN))?;
-    let mut sent = wire::send(control, spec);
-    let doors = group.into_iter().flat_map(Group::doors);
-    for (_, door) in doors.take(spec.groups.len()) {
-        sent = sent.and_then(|()| wire::send_descriptor(control, door));
-    }
-    for descriptor in planted.iter().chain(terminal) {
-        sent = sent.and_then(|()| wire::send_descriptor(control, descriptor));
-    }
-    match sent {
-        // Why it is gone is what it said last.
-        Ok(()) | Err(WireError::Gone) => {}
-        Err(error) => return Err(before_report(&error)),
-    }
+    hand_over(control, spec, group, planted.iter().chain(terminal))?;
     meanwhile();
     await_report(control, until)?;
     let tree: TreeReport = wire::receive(control).map_err(|error| before_report(&error))?;

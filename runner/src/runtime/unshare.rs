@@ -164,7 +164,7 @@ impl Runtime for Unshare {
         self.found().map_err(|why| LaunchError::Step {
             what: why.to_string(),
         })?;
-        launch::begin_beside(0, streams)
+        launch::begin_beside(None, 0, streams)
     }
 
     fn launch(
@@ -202,9 +202,14 @@ impl Runtime for Unshare {
                 what: "the launcher was used before".to_owned(),
             });
         };
-        let said = beside::exchange(&control, &spec, (&[], plan), meanwhile, &|failure, all| {
-            beside::not_built(plan, failure, all, |_| true)
-        });
+        let said = beside::exchange(
+            &control,
+            &spec,
+            None,
+            (&[], plan),
+            meanwhile,
+            &|failure, all| beside::not_built(plan, failure, all, |_| true),
+        );
         let Said {
             made,
             report,

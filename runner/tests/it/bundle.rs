@@ -116,14 +116,18 @@ fn a_matrix_is_carried_away_as_it_is_measured() {
     let world = ready!();
     let suite = some_rows(&world, &["descriptors"]);
     // An older matrix and a run beside it stay at home.
-    world.run(&format!("matrix --suite {suite}")).ended(0);
+    world
+        .run(&format!("matrix --runtime embedded --suite {suite}"))
+        .ended(0);
     world.exec("", &["true"]).ended(0);
     let elsewhere = tempfile::tempdir().unwrap();
     let file = elsewhere.path().join("report");
     fs::write(&file, "what stood there before").unwrap();
     let shown = file.display().to_string();
     let ran = world
-        .run(&format!("matrix --json --suite {suite} --report {shown}"))
+        .run(&format!(
+            "matrix --json --runtime embedded --suite {suite} --report {shown}"
+        ))
         .ended(0);
     assert_eq!(ran.json()["schema"], "runner/matrix/v1");
     assert!(ran.err.contains(&shown), "{ran:#?}");

@@ -21,7 +21,10 @@ fn measure(world: &World, rows: &[&str], fault: &str, name: &str) -> PathBuf {
     }
     std::fs::write(&table, json.to_string()).unwrap();
     let file = world.path("home").join(name);
-    let line = format!("matrix -q --suite {suite} --report {}", file.display());
+    let line = format!(
+        "matrix -q --runtime embedded --suite {suite} --report {}",
+        file.display()
+    );
     let mut command = world.command(line.split_whitespace());
     command.env("RUNNER_FAULT", fault);
     Ran::of(command.output().unwrap()).ended(0);

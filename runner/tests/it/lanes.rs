@@ -31,7 +31,7 @@ fn runs_overlap_and_the_matrix_is_in_the_order_of_the_suite() {
     let rows = ["network", "environment", "timeout", "ipc", "descriptors"];
     let suite = some_rows(&world, &rows);
     let ran = world
-        .run(&format!("matrix --json --suite {suite}"))
+        .run(&format!("matrix --json --runtime embedded --suite {suite}"))
         .ended(0);
     let order = verdicts_in_order(&ran);
     let mut controls: Vec<&str> = order
@@ -56,7 +56,7 @@ fn who_holds_the_only_key_measures_one_after_the_other() {
     let suite = some_rows(&world, &["environment", "ipc"]);
     let folder = world.path("ephemeral");
     let command = format!(
-        "matrix --json --suite {suite} --key ephemeral --ledger {}",
+        "matrix --json --runtime embedded --suite {suite} --key ephemeral --ledger {}",
         folder.display()
     );
     let ran = world.run(&command).ended(0);
@@ -89,7 +89,7 @@ fn signal(child: &Child, signal: Signal) {
 fn ctrl_c_ends_the_runs_under_way_and_leaves_nothing() {
     let world = ready!();
     let (suite, _) = staying(&world);
-    let command = format!("matrix --suite {}", suite.display());
+    let command = format!("matrix --runtime embedded --suite {}", suite.display());
     for (sent, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
         let before = bodies(world_begun(&world)).len();
         let child = spawned(&world, &command);
@@ -135,7 +135,10 @@ fn ctrl_c_ends_all_runs_side_by_side() {
     let size = || std::fs::metadata(&records).unwrap().len();
     let (ran, before, pid) = loop {
         let (before, began) = (bodies(&world).len(), size());
-        let child = spawned(&world, &format!("matrix --suite {suite}"));
+        let child = spawned(
+            &world,
+            &format!("matrix --runtime embedded --suite {suite}"),
+        );
         let pid = child.id();
         until("a probe is started", || size() > began);
         signal(&child, Signal::SIGINT);
@@ -156,7 +159,7 @@ fn ctrl_c_ends_all_runs_side_by_side() {
     // And the next one goes on.
     world
         .run(&format!(
-            "matrix -q --suite {}",
+            "matrix -q --runtime embedded --suite {}",
             some_rows(&world, &["ipc"])
         ))
         .ended(0);
@@ -168,7 +171,7 @@ fn a_signal_that_the_caller_ignores_stays_ignored() {
     let world = ready!();
     let suite = some_rows(&world, &["timeout"]);
     let before = bodies(world_begun(&world)).len();
-    let runner = world.command(["matrix", "--suite", &suite]);
+    let runner = world.command(["matrix", "--runtime", "embedded", "--suite", &suite]);
     let mut shell = world.command([""; 0]);
     // The same with SIGHUP ignored, as nohup(1) has it.
     let words = std::iter::once(runner.get_program()).chain(runner.get_args());
@@ -312,7 +315,8 @@ fn a_hundred(world: &World) {
     .collect();
     world_begun(world);
     let command = |suite: &str| {
-        let mut command = world.command(["matrix", "-q", "--suite", suite]);
+        let mut command =
+            world.command(["matrix", "-q", "--runtime", "embedded", "--suite", suite]);
         command.stdout(Stdio::null());
         command
     };

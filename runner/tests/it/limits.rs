@@ -22,6 +22,8 @@ macro_rules! limited {
     }};
 }
 
+mod bubblewrap;
+
 /// Touches so many MiB, 40 at a time.
 const TOUCH: &str = "
 import sys
@@ -30,6 +32,34 @@ for _ in range(0, int(sys.argv[1]), 8):
     part = bytearray(8 << 20)
     for at in range(0, len(part), 4096): part[at] = 1
     kept.append(part)
+";
+
+/// Makes processes and threads in turn until there can be no more, and says how many there are.
+const COUNT: &str = "
+import os, sys, threading
+gate = threading.Event()
+count = 1
+try:
+    while count < 64:
+        if count % 2:
+            reader, writer = os.pipe()
+            if os.fork() == 0:
+                os.close(writer); os.read(reader, 1); os._exit(0)
+            globals().setdefault('kept', []).append(writer)
+        else:
+            threading.Thread(target=gate.wait, daemon=True).start()
+        count += 1
+except (BlockingIOError, RuntimeError) as error:
+    print(count, type(error).__name__, flush=True)
+os._exit(0)
+";
+
+/// Eight processes that are busy for a second.
+const BURN: &str = "
+import os, time
+for _ in range(3): os.fork()
+end = time.monotonic() + 1
+while time.monotonic() < end: pass
 ";
 
 fn observed(run: &Run) -> Observed {
@@ -43,6 +73,16 @@ fn declared(run: &Run, control: &str) -> (String, String) {
         .find(|one| one.control.as_str() == control)
         .unwrap_or_else(|| panic!("{control}: {:?}", run.start.controls.unsupported));
     (one.mechanism.clone(), one.value.clone().unwrap_or_default())
+}
+
+fn has_a_fifth(run: &Run) {
+    let used = observed(run).cpu_us.unwrap().value();
+    let wall = run.execution.result.duration_us.unwrap().value();
+    // Eight of them would use all there is. A period may stick out at either end.
+    assert!(
+        used <= wall / 5 + 2 * 20_000 + 10_000,
+        "{used} of {wall} us"
+    );
 }
 
 #[test]
@@ -157,26 +197,8 @@ fn files_in_memory_are_memory() {
 #[test]
 fn n_tasks_are_n_of_the_workload() {
     let world = limited!("n_tasks_are_n");
-    let script = "
-import os, sys, threading
-gate = threading.Event()
-count = 1
-try:
-    while count < 64:
-        if count % 2:
-            reader, writer = os.pipe()
-            if os.fork() == 0:
-                os.close(writer); os.read(reader, 1); os._exit(0)
-            globals().setdefault('kept', []).append(writer)
-        else:
-            threading.Thread(target=gate.wait, daemon=True).start()
-        count += 1
-except (BlockingIOError, RuntimeError) as error:
-    print(count, type(error).__name__, flush=True)
-os._exit(0)
-";
     let ran = world
-        .exec("--processes 16", &["python3", "-c", script])
+        .exec("--processes 16", &["python3", "-c", COUNT])
         .ended(0);
     assert!(ran.out.starts_with("16 "), "{ran:#?}");
     let run = world.last();
@@ -203,21 +225,9 @@ os._exit(0)
 #[test]
 fn a_burner_gets_its_share() {
     let world = limited!("a_burner_gets_its_share");
-    let script = "
-import os, time
-for _ in range(3): os.fork()
-end = time.monotonic() + 1
-while time.monotonic() < end: pass
-";
-    world.exec("--cpu 0.2", &["python3", "-c", script]).ended(0);
+    world.exec("--cpu 0.2", &["python3", "-c", BURN]).ended(0);
     let run = world.last();
-    let used = observed(&run).cpu_us.unwrap().value();
-    let wall = run.execution.result.duration_us.unwrap().value();
-    // Eight of them would use all there is. A period may stick out at either end.
-    assert!(
-        used <= wall / 5 + 2 * 20_000 + 10_000,
-        "{used} of {wall} us"
-    );
+    has_a_fifth(&run);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::fakes::fake;
 use crate::kills::verdict_codes;
 use crate::verifier::{NO_VERIFIER, verdict, verifier};
-use crate::world::{Ran, World, no_groups, ready, skip};
+use crate::world::{Ran, World, no_groups, program, ready, skip};
 
 /// Verdict and reason of each check.
 pub(crate) fn verdicts(ran: &Ran) -> BTreeMap<String, (String, String)> {
@@ -226,25 +226,27 @@ fn limits_are_contained_where_there_are_groups_and_gaps_where_there_are_none() {
     policy["resources"]["cpuMillis"] = 4_000.into();
     let policy = world.file("policy.json", &policy.to_string());
     let policy = policy.display();
-    let ran = world.run(&format!("matrix --json --suite {suite} -P {policy}"));
-    assert_eq!(ran.code, Some(0), "{ran:#?}");
-    let mut found = verdicts(&ran);
-    let suite = some_rows(&world, &["cpu"]);
-    found.extend(verdicts(
-        &world.run(&format!("matrix --json --suite {suite}")),
-    ));
-    for (check, (verdict, reason)) in found {
-        let expected: &[&str] = match check.as_str() {
-            // It is inconclusive where others have the processors.
-            "cpu/quota" if has_groups => &["contained", "inconclusive"],
-            _ if has_groups || check == "disk/quota" => &["contained"],
-            "cpu/quota" => &["escaped", "inconclusive"],
-            _ => &["escaped"],
-        };
-        assert!(
-            expected.contains(&verdict.as_str()),
-            "{check}: {verdict} ({reason})"
-        );
+    let cpu = some_rows(&world, &["cpu"]);
+    let installed = |runtime: &&str| *runtime == "embedded" || program(runtime).is_some();
+    for runtime in ["embedded", "bwrap"].into_iter().filter(installed) {
+        let command = format!("matrix --json --runtime {runtime} --suite");
+        let ran = world.run(&format!("{command} {suite} -P {policy}"));
+        assert_eq!(ran.code, Some(0), "{ran:#?}");
+        let mut found = verdicts(&ran);
+        found.extend(verdicts(&world.run(&format!("{command} {cpu}"))));
+        for (check, (verdict, reason)) in found {
+            let expected: &[&str] = match check.as_str() {
+                // It is inconclusive where others have the processors.
+                "cpu/quota" if has_groups => &["contained", "inconclusive"],
+                _ if has_groups || check == "disk/quota" => &["contained"],
+                "cpu/quota" => &["escaped", "inconclusive"],
+                _ => &["escaped"],
+            };
+            assert!(
+                expected.contains(&verdict.as_str()),
+                "{runtime} {check}: {verdict} ({reason})"
+            );
+        }
     }
     objects_to_nothing_else(&world);
 }

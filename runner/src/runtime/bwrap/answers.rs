@@ -72,7 +72,6 @@ pub(super) fn answer(program: &Installed, control: Control, policy: &Policy, job
         Control::Ipc if !ablation::has_own_network(policy, job) => {
             cannot(Reason::ABSTRACT_SOCKETS_SHARED)
         }
-        Control::Memory | Control::Processes | Control::Cpu => cannot(Reason::NOT_ISOLATED),
         Control::Disk if !program.has(SIZE) => lacks(SIZE),
         Control::User if keeps_groups() => cannot(Reason::SUPPLEMENTARY_GROUPS_KEPT),
         _ => Answer::Intends(usual),
