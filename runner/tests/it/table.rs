@@ -9,7 +9,7 @@ mod odd_hosts;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::world::{Ran, World};
+use crate::world::{Ran, World, no_groups};
 
 /// What a check came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +125,8 @@ struct Facts {
     sysctls: BTreeMap<String, String>,
     architecture: String,
     is_container: bool,
+    /// Where the sandbox itself is measured: whether this caller can have control groups.
+    has_groups: bool,
 }
 
 impl Facts {
@@ -138,6 +140,7 @@ impl Facts {
                 .unwrap()
                 .iter()
                 .any(|sign| sign == "user-namespace"),
+            has_groups: false,
         }
     }
 
@@ -172,6 +175,10 @@ impl Facts {
 
     fn no_x86(&self) -> bool {
         self.architecture != "x86_64"
+    }
+
+    fn no_groups(&self) -> bool {
+        !self.has_groups
     }
 
     /// No address at which anybody but this host could be.
@@ -253,7 +260,7 @@ fn policy(world: &World, timeout_ms: u64, change: impl FnOnce(&mut serde_json::V
     policy["id"] = "table".into();
     for (name, value) in [
         // Not even a busy machine leaves less than this.
-        ("cpuMillis", 5),
+        ("cpuMillis", 20),
         ("memoryMb", 16),
         ("processes", 32),
         ("openFiles", 64),
@@ -287,6 +294,31 @@ fn rows_of(world: &World, controls: &[&str]) -> PathBuf {
     suite(world, |row| {
         controls.contains(&row["control"].as_str().unwrap())
     })
+}
+
+/// The embedded sandbox or none, by every row: `cpu` under the policy's small limit, the others with more CPU time than they use, or
+/// that limit would decide them.
+fn whole(
+    world: &World,
+    row: impl Fn(&mut serde_json::Value),
+    run: impl Fn(&Path, &Path) -> Ran,
+) -> Table {
+    let part = |is_cpu: bool| {
+        let policy = policy(world, 30_000, |policy| {
+            if !is_cpu {
+                policy["resources"]["cpuMillis"] = 64_000.into();
+            }
+        });
+        let suite = suite(world, |one| {
+            row(one);
+            (one["control"] == "cpu") == is_cpu
+        });
+        Table::of(&run(&policy, &suite).ended(0))
+    };
+    let mut table = part(false);
+    table.cells.extend(part(true).cells);
+    table.facts.has_groups = no_groups(world).is_none();
+    table
 }
 
 /// A fake where every caller can read it.

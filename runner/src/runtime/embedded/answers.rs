@@ -22,6 +22,13 @@ pub(in crate::runtime) fn answer(control: Control, policy: &Policy, job: &Job) -
             Reason::ABLATION_NOT_POSSIBLE
         });
     }
+    // What is written to memory counts as memory, whose limit is raised then.
+    if control == Control::Memory && job.leaves_out(Control::Disk) {
+        return Answer::Cannot(Why {
+            reason: Reason::ABLATED,
+            detail: Some("with disk".to_owned()),
+        });
+    }
     let intends = |mechanism: &'static str| Answer::Intends(Intent::by(mechanism));
     let limited = |mechanism: &'static str, unit: &str| match policy.limit_of(control) {
         Some((_, Some(limit))) => {

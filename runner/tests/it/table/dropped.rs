@@ -3,10 +3,12 @@
 //! The switch leaves the control out of the arm `run`. No other arm is run: what it would show does not depend on the switch, and
 //! a refusal by itself is then `not-calibrated`, which tells it from an escape and from anything else.
 
+use std::path::Path;
+
 use ledger::facts::control::Control;
 
-use super::{Table, policy, suite};
-use crate::world::{World, is_root, ready};
+use super::{Table, whole};
+use crate::world::{Ran, World, is_root, ready};
 
 /// Checks that escape without a control; all others that it has are held by something else as well.
 const fn turned(control: Control) -> &'static [&'static str] {
@@ -44,8 +46,17 @@ const fn turned(control: Control) -> &'static [&'static str] {
         Control::Descriptors => &["descriptors/inherited"],
         Control::Terminal => &["terminal/inject"],
         Control::Files => &["files/open"],
-        // Nothing of these is applied by this runtime.
-        Control::Memory | Control::Processes | Control::Cpu | Control::Disk => &[],
+        // What comes out where there are no groups as well.
+        Control::Memory => &["memory/touch", "memory/children", "memory/tmpfs"],
+        Control::Processes => &["processes/fork", "processes/threads"],
+        Control::Cpu => &["cpu/quota"],
+        // Written files count as memory, whose limit goes along.
+        Control::Disk => &[
+            "disk/quota",
+            "memory/touch",
+            "memory/children",
+            "memory/tmpfs",
+        ],
     }
 }
 
@@ -60,21 +71,15 @@ fn walk_all(worlds: &[World], by_root: bool, controls: &[Control]) {
 }
 
 fn walk(world: &World, by_root: bool, controls: &[Control]) {
-    let policy = policy(world, 30_000, |_| {}).display().to_string();
-    let suite = suite(world, |row| {
-        row["arms"] = serde_json::json!(["run"]);
-        true
-    });
-    let arguments = format!(
-        "matrix --json --runtime embedded -P {policy} --suite {}",
-        suite.display()
-    );
+    let one_arm = |row: &mut serde_json::Value| row["arms"] = serde_json::json!(["run"]);
     let measure = |left_out: Option<Control>| {
-        Table::calm(|| {
-            let mut command = world.command(arguments.split(' '));
+        let run = |policy: &Path, suite: &Path| {
+            let mut command = world.command(["matrix", "--json", "--runtime", "embedded", "-P"]);
+            command.arg(policy).arg("--suite").arg(suite);
             command.envs(left_out.map(|control| ("RUNNER_ABLATE", control.as_str())));
-            Table::of(&crate::world::Ran::of(command.output().unwrap()).ended(0))
-        })
+            Ran::of(command.output().unwrap())
+        };
+        Table::calm(|| whole(world, one_arm, run))
     };
     let before = measure(None);
     for control in controls {
@@ -84,7 +89,8 @@ fn walk(world: &World, by_root: bool, controls: &[Control]) {
         for (check, was) in &before.cells {
             let own = check.split('/').next() == Some(control.as_str());
             // Host root has no less with fewer capabilities, so `privilege` is not declared either.
-            let along = by_root && *control == Control::User && check.starts_with("privilege/");
+            let along = by_root && *control == Control::User && check.starts_with("privilege/")
+                || *control == Control::Disk && check.starts_with("memory/");
             let mut expected = was.facts();
             expected.0 &= !own && !along;
             if turned(*control).contains(&check.as_str()) && is_possible(check, &before) {
