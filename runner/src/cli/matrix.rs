@@ -407,8 +407,11 @@ fn judge(
     if wrong.is_empty() { 0 } else { DISAGREES }
 }
 
+/// What is measured, in this order.
+type Runtimes = Vec<Box<dyn Runtime>>;
+
 /// Those that can be measured here, and what is to be said of those that were named and cannot.
-fn runtimes(args: &MatrixArgs) -> Result<(Vec<Box<dyn Runtime>>, Vec<String>), MatrixError> {
+fn runtimes(args: &MatrixArgs) -> Result<(Runtimes, Vec<String>), MatrixError> {
     let asked: Vec<&str> = if args.runtime.is_empty() {
         DEFAULT.to_vec()
     } else {
@@ -499,7 +502,7 @@ fn say(global: &Global, table: &Table, suite: &Loaded) {
     if global.is_json() {
         match table.to_json() {
             Ok(text) => _ = report::print(&text),
-            Err(error) => report::error_line(&format!("cannot write JSON: {error}")),
+            Err(error) => report::output_failed(&format!("cannot write JSON: {error}")),
         }
         return;
     }

@@ -183,10 +183,17 @@ pub(super) fn print(text: &str) -> bool {
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush());
     let Err(error) = written else { return true };
-    if error.kind() != ErrorKind::BrokenPipe && !LOST.swap(true, Ordering::Relaxed) {
-        error_line(&format!("cannot write to standard output: {error}"));
+    if error.kind() != ErrorKind::BrokenPipe {
+        output_failed(&format!("cannot write to standard output: {error}"));
     }
     false
+}
+
+/// Says, once, why output is lost.
+pub(super) fn output_failed(why: &str) {
+    if !LOST.swap(true, Ordering::Relaxed) {
+        error_line(why);
+    }
 }
 
 /// Writes one JSON document and a newline.
@@ -194,8 +201,7 @@ pub(super) fn print_json<T: serde::Serialize>(value: &T) -> bool {
     match serde_json::to_string_pretty(value) {
         Ok(text) => print(&format!("{text}\n")),
         Err(error) => {
-            error_line(&format!("cannot write JSON: {error}"));
-            LOST.store(true, Ordering::Relaxed);
+            output_failed(&format!("cannot write JSON: {error}"));
             false
         }
     }
