@@ -26,7 +26,7 @@ use crate::measure::gate::{ParseRequirementError, Requirement, objections};
 use crate::measure::lanes::{OpenMore, Progress};
 use crate::measure::listen::own_addresses;
 use crate::measure::matrix::Measured;
-use crate::measure::plant::mark::{MarkError, sweep};
+use crate::measure::plant::mark::{MarkError, sweep, sweep_own};
 use crate::measure::plant::six_places;
 use crate::measure::program::{PROGRAM, SUITE};
 use crate::measure::record::{RecordMatrixError, keep_suite, record};
@@ -43,8 +43,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const DEFAULT: [&str; 3] = ["embedded", "bwrap", "unshare"];
 
 const STATUSES: &str = "Exit status: 0 measured; 12 with --strict for a false guarantee, a declared control of which no check came to a \
-result, or a runtime of which nothing was measured, and for a missed --require; 2 wrong usage; 125 the runner failed, or a record cannot \
-be kept; 128+n ended by signal n: what was recorded until then stays, and there is no matrix. An escape from a control that nobody declared is an honest gap and fails nothing.";
+result, or a runtime of which none did (one that was named and is not installed, too), and for a missed --require; 2 wrong usage; 125 the \
+runner failed, no runtime can be used here, a record cannot be kept, or the output cannot be written; 128+n ended by signal n: what was recorded until then stays, and there is no matrix. An escape from a control that nobody declared is an honest gap and fails nothing.";
 
 /// What `matrix` takes.
 #[derive(Debug, Args)]
@@ -152,6 +152,13 @@ enum MatrixError {
         #[diagnostic_source]
         source: OfRecordError,
     },
+    /// No runtime, no cell: that is no matrix.
+    #[error("nothing was measured: none of the runtimes can be used here")]
+    #[diagnostic(
+        code(runner::matrix::nothing),
+        help("`runner runtimes` lists what is installed, `runner doctor` what this host allows")
+    )]
+    Nothing,
     /// Where to listen.
     #[error("cannot list the addresses of this host")]
     #[diagnostic(code(runner::matrix::addresses))]
@@ -161,9 +168,16 @@ enum MatrixError {
     #[diagnostic(code(runner::matrix::sweep))]
     Sweep(#[source] MarkError),
     /// The probe program cannot be put where sandboxes can show it.
-    #[error("cannot write the probe program to {path}", path = path.display())]
-    #[diagnostic(code(runner::matrix::program))]
+    #[error("cannot {attempt} {path}, where the probe program is kept", path = path.display())]
+    #[diagnostic(
+        code(runner::matrix::program),
+        help(
+            "make room there and let it be written, or name another place for it with XDG_STATE_HOME"
+        )
+    )]
     Program {
+        /// What was attempted.
+        attempt: &'static str,
         /// Where.
         path: PathBuf,
         /// Why.
@@ -184,6 +198,7 @@ impl MatrixError {
             | Self::Record(_)
             | Self::ReportFile(_)
             | Self::Report { .. }
+            | Self::Nothing
             | Self::Addresses(_)
             | Self::Signals(_)
             | Self::Sweep(_)
@@ -197,7 +212,11 @@ pub(super) fn run(global: &Global, args: &MatrixArgs) -> u8 {
         report::error_line("a report is written to a file: give its name with --report FILE");
         return USAGE;
     }
-    match measure(global, args) {
+    let measured = measure(global, args);
+    if let Ok(state) = ledgers::state_folder() {
+        remove_the_rest(&state);
+    }
+    match measured {
         Ok(status) => status,
         Err(MatrixError::Policy(ExecError::Policy(error))) => {
             report::policy_error(error);
@@ -208,6 +227,17 @@ pub(super) fn run(global: &Global, args: &MatrixArgs) -> u8 {
             report::diagnostic(error);
             status
         }
+    }
+}
+
+/// What stayed of what was planted, because something stood in the way while other runs went on.
+fn remove_the_rest(state: &Path) {
+    let left = sweep_own(state).unwrap_or_else(|error| vec![error]);
+    for error in left {
+        report::warning_line(&format!(
+            "{error}: {}; the next `runner matrix` tries to remove it again",
+            error.source
+        ));
     }
 }
 
@@ -223,7 +253,10 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
         Some(folder) => third_party(folder, program)?,
         None => own(SUITE, program)?,
     };
-    let runtimes = runtimes(args)?;
+    let (runtimes, missing) = runtimes(args)?;
+    if runtimes.is_empty() {
+        return Err(MatrixError::Nothing);
+    }
     if let Some(file) = &args.report {
         try_to_write(&ledgers::folder(global)?, file).map_err(MatrixError::ReportFile)?;
     }
@@ -332,7 +365,8 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
         of_record(global, store, sequence, file, &stamp)
             .map_err(|source| MatrixError::Report { sequence, source })?;
     }
-    Ok(judge(args, &requirements, &runtimes, &measured.cells))
+    let cells = &measured.cells;
+    Ok(judge(args, &requirements, &runtimes, &missing, cells))
 }
 
 /// `31 contained, 4 escaped`.
@@ -350,17 +384,18 @@ fn judge(
     args: &MatrixArgs,
     requirements: &[Requirement],
     runtimes: &[Box<dyn Runtime>],
+    missing: &[String],
     cells: &[Cell],
 ) -> u8 {
     let available: Vec<String> = runtimes
         .iter()
         .map(|runtime| runtime.id().to_owned())
         .collect();
-    let mut wrong = if args.strict {
-        objections(cells, &available)
-    } else {
-        Vec::new()
-    };
+    let mut wrong = Vec::new();
+    if args.strict {
+        wrong.extend(objections(cells, &available));
+        wrong.extend_from_slice(missing);
+    }
     wrong.extend(
         requirements
             .iter()
@@ -372,55 +407,92 @@ fn judge(
     if wrong.is_empty() { 0 } else { DISAGREES }
 }
 
-fn runtimes(args: &MatrixArgs) -> Result<Vec<Box<dyn Runtime>>, MatrixError> {
+/// Those that can be measured here, and what is to be said of those that were named and cannot.
+fn runtimes(args: &MatrixArgs) -> Result<(Vec<Box<dyn Runtime>>, Vec<String>), MatrixError> {
     let asked: Vec<&str> = if args.runtime.is_empty() {
         DEFAULT.to_vec()
     } else {
         args.runtime.iter().map(String::as_str).collect()
     };
     let allowed = args.allow_native || native_is_allowed();
-    let mut chosen = Vec::new();
+    let (mut chosen, mut missing) = (Vec::new(), Vec::new());
     for name in asked {
         let runtime = choose_runtime(name, allowed)?;
-        match runtime.is_missing() {
-            Some(why) => report::notice_line(&format!("not measured: {name}: {why}")),
-            None => chosen.push(runtime),
+        let Some(why) = runtime.is_missing() else {
+            chosen.push(runtime);
+            continue;
+        };
+        report::notice_line(&format!("not measured: {name}: {why}"));
+        if !args.runtime.is_empty() {
+            missing.push(format!("{name} was named, and nothing of it was measured"));
         }
     }
-    Ok(chosen)
+    Ok((chosen, missing))
 }
 
 /// The probe program as a file that sandboxes can show: in a folder of its own, named by its content.
 fn keep_program(state: &Path, sha256: &Hash) -> Result<PathBuf, MatrixError> {
+    fn cannot<'a>(
+        attempt: &'static str,
+        path: &'a Path,
+    ) -> impl FnOnce(io::Error) -> MatrixError + 'a {
+        move |source| MatrixError::Program {
+            attempt,
+            path: path.to_owned(),
+            source,
+        }
+    }
     let folder = state.join("probes").join(sha256.to_string());
     let path = folder.join("probe");
-    let keep = || -> io::Result<()> {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(&folder)?;
-        match std::fs::read(&path) {
-            Ok(found) if Hash::of(&found) == *sha256 => return Ok(()),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        let new = folder.join(format!("probe.{}", std::process::id()));
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(&folder)
+        .map_err(cannot("make the folder", &folder))?;
+    remove_unfinished(&folder);
+    match std::fs::read(&path) {
+        Ok(found) if Hash::of(&found) == *sha256 => return Ok(folder),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(cannot("read", &path)(error)),
+    }
+    let new = folder.join(format!("{UNFINISHED}{}", std::process::id()));
+    let write = || {
         let mut file = std::fs::OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(true)
             .mode(0o755)
             .open(&new)?;
-        file.write_all(PROGRAM)?;
-        drop(file);
-        std::fs::rename(&new, &path)
+        file.write_all(PROGRAM)
     };
-    keep().map_err(|source| MatrixError::Program {
-        path: path.clone(),
-        source,
-    })?;
-    Ok(folder)
+    let written = write()
+        .map_err(cannot("write", &new))
+        .and_then(|()| std::fs::rename(&new, &path).map_err(cannot("write", &path)));
+    if written.is_err() {
+        // What cannot be removed either is removed by a later measurement.
+        let _ = std::fs::remove_file(&new);
+    }
+    written.map(|()| folder)
+}
+
+/// First part of the name of a program that is being written; the rest is its writer's process id.
+const UNFINISHED: &str = "probe.";
+
+/// Removes what writers left that are dead. What cannot be looked at is in nobody's way.
+fn remove_unfinished(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let writer = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(UNFINISHED)?.parse::<u32>().ok());
+        let is_dead = writer.is_some_and(|pid| {
+            crate::sys::process::start_time(pid).is_ok_and(|start| start.is_none())
+        });
+        if is_dead {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 fn say(global: &Global, table: &Table, suite: &Loaded) {

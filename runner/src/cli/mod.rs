@@ -170,7 +170,7 @@ pub fn main() -> u8 {
         Some(cli) => Ok(cli),
         None => Cli::try_parse_from(&arguments),
     };
-    match read {
+    let status = match read {
         Ok(cli) => run(cli),
         Err(error) => {
             report::usage(&error);
@@ -180,6 +180,12 @@ pub fn main() -> u8 {
                 _ => USAGE,
             }
         }
+    };
+    // Whatever the answer was, whoever asked did not get it.
+    if report::output_is_lost() {
+        FAILED
+    } else {
+        status
     }
 }
 

@@ -1,6 +1,6 @@
 //! What people read: one style for errors, notices and lists.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -167,13 +167,26 @@ pub(super) fn policy_error(error: ReadPolicyError) {
     }
 }
 
-/// Writes machine output; `false` when stdout is closed.
+/// Whether something that was to be printed is lost.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Whether output could not be written, though somebody was there to read it.
+pub(super) fn output_is_lost() -> bool {
+    LOST.load(Ordering::Relaxed)
+}
+
+/// Writes machine output; `false` when it cannot be written. A reader that is gone wants no more, and nothing is said of it;
+/// anything else is said once, and is a failure of the command ([`output_is_lost`]).
 pub(super) fn print(text: &str) -> bool {
     let mut stdout = std::io::stdout();
-    stdout
+    let written = stdout
         .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-        .is_ok()
+        .and_then(|()| stdout.flush());
+    let Err(error) = written else { return true };
+    if error.kind() != ErrorKind::BrokenPipe && !LOST.swap(true, Ordering::Relaxed) {
+        error_line(&format!("cannot write to standard output: {error}"));
+    }
+    false
 }
 
 /// Writes one JSON document and a newline.
@@ -182,6 +195,7 @@ pub(super) fn print_json<T: serde::Serialize>(value: &T) -> bool {
         Ok(text) => print(&format!("{text}\n")),
         Err(error) => {
             error_line(&format!("cannot write JSON: {error}"));
+            LOST.store(true, Ordering::Relaxed);
             false
         }
     }

@@ -1,6 +1,6 @@
 //! What `--strict` and `--require` make of a matrix: pure, over its cells.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -135,7 +135,7 @@ fn found_instead(cells: &[&Cell]) -> String {
 }
 
 /// What `--strict` objects to: a false guarantee, a declared control of which no check came to a result, a runtime of those
-/// that are available of which nothing was measured. What only the host forbids is no objection, and neither is an escape
+/// that are available of which nothing did. What only the host forbids is no objection, and neither is an escape
 /// that nobody declared to be impossible.
 #[must_use]
 pub fn objections(cells: &[Cell], available: &[String]) -> Vec<String> {
@@ -150,38 +150,64 @@ pub fn objections(cells: &[Cell], available: &[String]) -> Vec<String> {
             ));
         }
     }
+    let mut unmeasured = BTreeSet::new();
+    for runtime in available {
+        let of: Vec<&Cell> = cells
+            .iter()
+            .filter(|cell| cell.runtime == *runtime)
+            .collect();
+        if has_nothing(&of) && unmeasured.insert(runtime.as_str()) {
+            objections.push(match of.is_empty() {
+                true => format!("{runtime} is available, and nothing of it was measured"),
+                false => format!("no check of {runtime} came to a result: {}", counted(&of)),
+            });
+        }
+    }
     let declared: BTreeSet<(&str, &str)> = cells
         .iter()
-        .filter(|cell| cell.declared)
+        .filter(|cell| cell.declared && !unmeasured.contains(cell.runtime.as_str()))
         .map(|cell| (cell.runtime.as_str(), control_of(&cell.check)))
         .collect();
     for (runtime, control) in declared {
-        let mut checks = cells
+        let checks: Vec<&Cell> = cells
             .iter()
-            .filter(|cell| cell.runtime == runtime && control_of(&cell.check) == control);
-        let decided = |cell: &Cell| {
-            matches!(
-                cell.verdict,
-                CellVerdict::Contained | CellVerdict::Escaped | CellVerdict::FalseGuarantee
-            )
-        };
-        let forbidden = checks
-            .clone()
-            .all(|cell| cell.reason == Some(CellReason::HostForbids));
-        if !forbidden && !checks.any(decided) {
+            .filter(|cell| cell.runtime == runtime && control_of(&cell.check) == control)
+            .collect();
+        if has_nothing(&checks) {
             objections.push(format!(
                 "{runtime} declares {control}, and no check of it came to a result"
             ));
         }
     }
-    for runtime in available {
-        if !cells.iter().any(|cell| cell.runtime == *runtime) {
-            objections.push(format!(
-                "{runtime} is available, and nothing of it was measured"
-            ));
-        }
-    }
     objections
+}
+
+/// Whether none of these came to a result, though the host does not forbid them all.
+fn has_nothing(cells: &[&Cell]) -> bool {
+    let is_decided = |cell: &&Cell| {
+        matches!(
+            cell.verdict,
+            CellVerdict::Contained | CellVerdict::Escaped | CellVerdict::FalseGuarantee
+        )
+    };
+    let is_forbidden = |cell: &&Cell| cell.reason == Some(CellReason::HostForbids);
+    cells.is_empty() || !(cells.iter().any(is_decided) || cells.iter().all(is_forbidden))
+}
+
+/// `31 instrument-missing, 4 not-calibrated`.
+fn counted(cells: &[&Cell]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for cell in cells {
+        let why = cell
+            .reason
+            .map_or(cell.verdict.as_str(), CellReason::as_str);
+        *counts.entry(why).or_default() += 1;
+    }
+    let counts: Vec<String> = counts
+        .into_iter()
+        .map(|(why, count)| format!("{count} {why}"))
+        .collect();
+    counts.join(", ")
 }
 
 #[cfg(test)]
@@ -220,6 +246,9 @@ mod tests {
     const OPEN: &str = "embedded network/tcp6 declared inconclusive not-calibrated";
     const FORBIDDEN: &str = "embedded network/tcp6 declared not-applicable host-forbids";
     const REFUSED: &str = "embedded network/tcp6 declared not-applicable plan-refused";
+    const UNSTARTED: &str = "embedded memory/touch declared inconclusive instrument-missing";
+    const UNDECLARED: &str = "embedded cpu/quota undeclared inconclusive instrument-missing";
+    const SILENT: &str = "native network/tcp4 undeclared inconclusive no-output";
     const NATIVE: &str = "native network/tcp4 undeclared escaped";
 
     #[test]
@@ -238,11 +267,26 @@ mod tests {
             (vec![], vec!["embedded"], 1),
             (vec![NATIVE], vec!["native"], 0),
             (vec![FALSE, OPEN], vec!["embedded", "bwrap"], 2),
+            // Declared or not, and whatever the reason: nothing is known of it.
+            (vec![SILENT], vec!["native"], 1),
+            (vec![UNSTARTED, UNDECLARED], vec!["embedded"], 1),
+            (vec![UNSTARTED, FORBIDDEN, OPEN], vec!["embedded"], 1),
+            (vec![GOOD, SILENT], vec!["embedded", "native"], 1),
+            (vec![GAP, UNDECLARED], vec!["embedded"], 0),
         ] {
             let available: Vec<String> = available.into_iter().map(str::to_owned).collect();
             let found = objections(&cells(&list), &available);
             assert_eq!(found.len(), count, "{list:?}: {found:?}");
         }
+    }
+
+    #[test]
+    fn of_whom_nothing_is_known_it_is_said_why() {
+        let said = objections(&cells(&[UNSTARTED, UNDECLARED, OPEN]), &["embedded".into()]);
+        assert_eq!(
+            said,
+            ["no check of embedded came to a result: 2 instrument-missing, 1 not-calibrated"]
+        );
     }
 
     #[test]

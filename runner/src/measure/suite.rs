@@ -1,6 +1,7 @@
 //! The table of probes that a matrix is made with: the runner's own, or a third party's folder beside it.
 
 pub mod problems;
+pub mod rules;
 
 use std::fs;
 use std::io;
@@ -14,6 +15,8 @@ use ledger::facts::suite::{Suite, SuiteError};
 const MAX_SUITE: u64 = 1 << 20;
 /// Longest program of a third party, in bytes.
 const MAX_PROGRAM: u64 = 64 << 20;
+/// What errors call the table that the runner was built with.
+const BUILT_IN: &str = "suite.json (built in)";
 
 /// A suite, ready to be run.
 #[derive(Clone, Debug)]
@@ -67,6 +70,26 @@ pub enum LoadSuiteError {
         /// What is wrong.
         source: SuiteError,
     },
+    /// A row that cannot be run so, or that is the runner's own and says something else than the built-in one.
+    #[error("{path}: probe {probe}, {field}: found {found}, expected {expected}", path = path.display())]
+    #[diagnostic(
+        code(runner::suite::row),
+        help(
+            "`runner validate` shows every such place; a row with a `program` of its own says what it likes"
+        )
+    )]
+    Row {
+        /// The suite's file.
+        path: PathBuf,
+        /// The row.
+        probe: String,
+        /// Its field.
+        field: &'static str,
+        /// What stands there.
+        found: String,
+        /// What should.
+        expected: String,
+    },
     /// A program that is no plain file below the folder.
     #[error("{path}: probe {probe} names the program {program:?}, expected a file of the suite's folder, without `..`", path = path.display())]
     #[diagnostic(code(runner::suite::program))]
@@ -89,7 +112,7 @@ pub enum LoadSuiteError {
 /// # Errors
 /// The table that this program was built with is wrong; a test keeps that from happening.
 pub fn own(text: &str, program: Hash) -> Result<Loaded, LoadSuiteError> {
-    let mut suite = parse(text, Path::new("suite.json (built in)"))?;
+    let mut suite = parse(text, Path::new(BUILT_IN))?;
     suite.program = Some(program);
     finish(suite, None)
 }
@@ -116,6 +139,17 @@ pub fn third_party(folder: &Path, program: Hash) -> Result<Loaded, LoadSuiteErro
         }
     })?;
     let mut suite = parse(&text, &path)?;
+    let own = parse(super::program::SUITE, Path::new(BUILT_IN))?;
+    if let Some(first) = rules::mistakes(&suite, &own).into_iter().next() {
+        let row = suite.probes.get(first.row);
+        return Err(LoadSuiteError::Row {
+            path,
+            probe: row.map(|row| row.id.to_string()).unwrap_or_default(),
+            field: first.field,
+            found: first.found,
+            expected: first.expected,
+        });
+    }
     suite.program = Some(program);
     for probe in &mut suite.probes {
         let Some(named) = &mut probe.program else {
@@ -159,6 +193,16 @@ fn read(path: &Path, most: u64) -> Result<Vec<u8>, LoadSuiteError> {
 }
 
 fn parse(text: &str, path: &Path) -> Result<Suite, LoadSuiteError> {
+    if let Some(at) = rules::list_for_object(text, &rules::OBJECTS) {
+        let before = text.get(..at).unwrap_or(text);
+        let line_begin = before.rfind('\n').map_or(0, |newline| newline + 1);
+        return Err(LoadSuiteError::Form {
+            path: path.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: at - line_begin + 1,
+            what: "found a list, expected an object".to_owned(),
+        });
+    }
     let suite: Suite = serde_json::from_str(text).map_err(|error| LoadSuiteError::Form {
         path: path.to_owned(),
         line: error.line(),
@@ -233,6 +277,25 @@ mod tests {
         assert!(outside.contains("without `..`"), "{outside}");
         let none = said(&ROW.replace("[\"run\"]", "[\"baseline\"]"), None);
         assert!(none.contains("no arm `run`"), "{none}");
+        let list = said(&format!("\n  [{ROW}]"), None);
+        assert_eq!(
+            list,
+            "DIR/suite.json, line 2, column 3: found a list, expected an object"
+        );
+        let own = ROW.replace(r#""program":{"path":"probe.sh"},"#, "");
+        let own = own.replace("\"id\":\"mine\"", "\"id\":\"network\"");
+        let own = own.replace("\"arguments\":[]", "\"arguments\":[\"network\"]");
+        let own = own.replace("\"check\":\"mine\"", "\"check\":\"tcp4\"");
+        let weak = said(&own, None);
+        assert!(
+            weak.starts_with("DIR/suite.json: probe network, oracle: found the oracle line"),
+            "{weak}"
+        );
+        let zero = said(
+            &ROW.replace("\"arguments\":[]", r#""arguments":["\u0000"]"#),
+            None,
+        );
+        assert!(zero.contains("probe mine, arguments: found"), "{zero}");
         let empty = tempfile::tempdir().unwrap();
         let error = third_party(empty.path(), Hash::of(b"own")).unwrap_err();
         assert!(error.to_string().contains("suite.json"), "{error}");

@@ -28,6 +28,7 @@ use serde::Deserialize;
 
 use super::launch;
 use crate::init::wire::{ProgramReport, ProgramSpec};
+use crate::measure::suite::rules::list_for_object;
 use crate::plan::{
     Answer, Begun, Effect, Intent, Job, Launch, LaunchError, Plan, Program, Reason, Runtime,
     Streams, Tree,
@@ -35,6 +36,8 @@ use crate::plan::{
 
 /// Longest document, in bytes.
 const MAX_DOCUMENT: u64 = 256 << 10;
+/// What of a document is an object; `*` is each.
+const OBJECTS: [&[&str]; 3] = [&[], &["declares", "*"], &["ablations", "*"]];
 /// Stands for the workload's program.
 const PROGRAM: &str = "{program}";
 /// Stands for the workload's arguments, a word each.
@@ -189,6 +192,15 @@ impl Template {
     /// # Errors
     /// It says something that cannot be.
     pub fn parse(path: &Path, text: &[u8]) -> Result<Self, ReadTemplateError> {
+        let lists = std::str::from_utf8(text)
+            .ok()
+            .and_then(|text| list_for_object(text, &OBJECTS));
+        if lists.is_some() {
+            return Err(ReadTemplateError::Form {
+                path: path.to_owned(),
+                source: serde::de::Error::custom("found a list, expected an object"),
+            });
+        }
         let document: Document =
             serde_json::from_slice(text).map_err(|source| ReadTemplateError::Form {
                 path: path.to_owned(),

@@ -115,8 +115,9 @@ impl Mark {
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        // What cannot be removed now stays on its list for the next sweep.
-        if self.paths.iter().all(|path| remove(path).is_ok()) {
+        // What cannot be removed now stays on its list: for `sweep_own`, or the sweep of a later measurement.
+        let left = self.paths.iter().filter(|path| remove(path).is_err());
+        if left.count() == 0 {
             let _ = fs::remove_file(&self.list);
         }
     }
@@ -127,6 +128,27 @@ impl Drop for Mark {
 /// # Errors
 /// The lists cannot be read.
 pub fn sweep(state: &Path) -> Result<(Vec<String>, Vec<MarkError>), MarkError> {
+    sweep_those(state, |owner| Ok(!owner.is_alive()?))
+}
+
+/// Removes what this process planted and could not remove when each run had ended, as where it had too many files open: now that
+/// nothing is measured any more. What a [`Mark`] still stands for is locked, and stays.
+///
+/// # Errors
+/// The lists cannot be read.
+pub fn sweep_own(state: &Path) -> Result<Vec<MarkError>, MarkError> {
+    let own = std::process::id();
+    let is_own = |owner: &Owner| Ok(owner.pid == own && owner.is_alive()?);
+    sweep_those(state, is_own).map(|(_, left)| left)
+}
+
+/// Whether what a process planted is to be removed.
+type Choice<'a> = &'a dyn Fn(&Owner) -> io::Result<bool>;
+
+fn sweep_those(
+    state: &Path,
+    is_meant: impl Fn(&Owner) -> io::Result<bool>,
+) -> Result<(Vec<String>, Vec<MarkError>), MarkError> {
     let folder = state.join(LISTS);
     let (mut swept, mut problems) = (Vec::new(), Vec::new());
     let entries = match fs::read_dir(&folder) {
@@ -142,7 +164,7 @@ pub fn sweep(state: &Path) -> Result<(Vec<String>, Vec<MarkError>), MarkError> {
         let Some(owner) = Owner::of(&name) else {
             continue;
         };
-        match sweep_one(&entry.path(), &name, &owner) {
+        match sweep_one(&entry.path(), &name, &owner, &is_meant) {
             Ok(true) => swept.push(name),
             Ok(false) => {}
             Err(problem) => problems.push(problem),
@@ -152,7 +174,12 @@ pub fn sweep(state: &Path) -> Result<(Vec<String>, Vec<MarkError>), MarkError> {
     Ok((swept, problems))
 }
 
-fn sweep_one(list: &Path, name: &str, owner: &Owner) -> Result<bool, MarkError> {
+fn sweep_one(
+    list: &Path,
+    name: &str,
+    owner: &Owner,
+    is_meant: Choice<'_>,
+) -> Result<bool, MarkError> {
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
@@ -168,10 +195,7 @@ fn sweep_one(list: &Path, name: &str, owner: &Owner) -> Result<bool, MarkError> 
         Err(fs::TryLockError::WouldBlock) => return Ok(false),
         Err(fs::TryLockError::Error(error)) => return Err(cannot("lock", list)(error)),
     }
-    if owner
-        .is_alive()
-        .map_err(cannot("tell whether its owner lives of", list))?
-    {
+    if !is_meant(owner).map_err(cannot("tell whether its owner lives of", list))? {
         return Ok(false);
     }
     let bytes = fs::read(list).map_err(cannot("read", list))?;

@@ -11,6 +11,8 @@ use miette::{NamedSource, SourceSpan};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::rules::{Mistake, OBJECTS, list_for_object, mistakes};
+
 /// One mistake in a suite; rendered by miette it shows the line.
 #[derive(Clone, Debug, thiserror::Error, miette::Diagnostic)]
 #[error("found {found}, expected {expected}")]
@@ -59,19 +61,15 @@ pub fn has_oracle(control: Control, oracle: Oracle) -> bool {
     of.contains(&control)
 }
 
-/// Controls whose probes use something of the machine up.
-const USED_UP: [Control; 4] = [
-    Control::Memory,
-    Control::Processes,
-    Control::Cpu,
-    Control::Disk,
-];
-
 /// What is wrong with a suite of the runner's own probes, third parties' programs, which stand in `folder`, or both; `own` is
 /// the table of the runner's own.
 #[must_use]
 pub fn problems(name: &str, text: &str, folder: &Path, own: &Suite) -> Vec<Problem> {
     let mut reader = Reader::new(name, text);
+    if let Some(at) = list_for_object(text, &OBJECTS) {
+        reader.say(at..at + 1, "a list".to_owned(), "an object".to_owned());
+        return reader.problems;
+    }
     let suite: Suite = match serde_json::from_str(text) {
         Ok(suite) => suite,
         Err(error) => {
@@ -127,7 +125,10 @@ struct CheckPlaces<'a> {
     #[serde(borrow)]
     check: &'a RawValue,
     denied: &'a RawValue,
+    #[serde(default)]
+    needs: Option<&'a RawValue>,
     oracle: &'a RawValue,
+    twin: &'a RawValue,
 }
 
 struct Reader<'a> {
@@ -185,6 +186,7 @@ impl<'a> Reader<'a> {
         let whole = error.to_string();
         let (what, _) = whole.rsplit_once(" at line ").unwrap_or((&whole, ""));
         let (found, expected) = what.split_once(", expected ").unwrap_or((what, "a suite"));
+        let found = found.strip_prefix("found ").unwrap_or(found);
         let span = at..at + length.map_or(0, char::len_utf8);
         self.say(span, found.to_owned(), expected.to_owned());
     }
@@ -215,9 +217,8 @@ impl<'a> Reader<'a> {
                 );
             }
             self.probe(probe, place);
-            match &probe.program {
-                Some(program) => self.program(&program.path, place, folder),
-                None => self.own(probe, place, own),
+            if let Some(program) = &probe.program {
+                self.program(&program.path, place, folder);
             }
             for (check, place) in probe.checks.iter().zip(&place.checks) {
                 let (id, line) = (probe.check_id(check), self.line_of(place.check));
@@ -226,6 +227,11 @@ impl<'a> Reader<'a> {
                     self.at(place.check, format!("the check {id} again"), expected);
                 }
                 self.check(probe.control, check, place);
+            }
+        }
+        for mistake in mistakes(suite, own) {
+            if let Some(piece) = place_of(&mistake, places) {
+                self.at(piece, mistake.found, mistake.expected);
             }
         }
     }
@@ -269,10 +275,6 @@ impl<'a> Reader<'a> {
                 expected,
             );
         }
-        if probe.is_own() && USED_UP.contains(&probe.control) && probe.risk != Risk::ResourceAbuse {
-            let found = format!("the risk {} for {}", probe.risk, probe.control);
-            self.at(place.risk, found, "resource-abuse: the probe uses it up");
-        }
     }
 
     fn check(&mut self, control: Control, check: &Check, place: &CheckPlaces<'_>) {
@@ -286,42 +288,6 @@ impl<'a> Reader<'a> {
             let can: Vec<_> = can.map(ToString::to_string).collect();
             let found = format!("the oracle {} for a check of {control}", check.oracle);
             self.at(place.oracle, found, format!("one of {}", can.join(", ")));
-        }
-    }
-
-    /// A row of the runner's own probe program, which knows its rows by their control and makes all checks of one.
-    fn own(&mut self, probe: &Probe, place: &ProbePlaces<'_>, own: &Suite) {
-        let known = own.probes.iter().find(|it| it.control == probe.control);
-        let Some(known) = known else {
-            let found = format!("no program for {}", probe.control);
-            self.at(
-                place.id,
-                found,
-                "`program`: the runner's own probe does not attack it",
-            );
-            return;
-        };
-        if probe.id != known.id {
-            let expected = format!("{}, which the runner's own probe calls itself", known.id);
-            self.at(place.id, format!("the id {}", probe.id), expected);
-        }
-        if probe.arguments != known.arguments {
-            let found = format!("the arguments {}", shown(place.arguments));
-            self.at(place.arguments, found, format!("{:?}", known.arguments));
-        }
-        for (check, place) in probe.checks.iter().zip(&place.checks) {
-            let mut names = known.checks.iter().map(|it| it.check.to_string());
-            if !names.any(|name| name == check.check.to_string()) {
-                let names = known.checks.iter().map(|it| it.check.to_string());
-                let names: Vec<_> = names.collect();
-                let found = format!("the check {}", check.check);
-                let expected = format!(
-                    "one that the runner's own probe makes of {}: {}",
-                    probe.control,
-                    names.join(", ")
-                );
-                self.at(place.check, found, expected);
-            }
         }
     }
 
@@ -353,6 +319,27 @@ impl<'a> Reader<'a> {
         };
         self.at(place, found, expected);
     }
+}
+
+/// Where the field of a mistake stands.
+fn place_of<'a>(mistake: &Mistake, places: &SuitePlaces<'a>) -> Option<&'a RawValue> {
+    let row = places.probes.get(mistake.row)?;
+    let Some(check) = mistake.check else {
+        return Some(match mistake.field {
+            "arguments" => row.arguments,
+            "arms" => row.arms,
+            "risk" => row.risk,
+            _ => row.id,
+        });
+    };
+    let check = row.checks.get(check)?;
+    Some(match mistake.field {
+        "denied" => check.denied,
+        "needs" => check.needs.unwrap_or(check.check),
+        "oracle" => check.oracle,
+        "twin" => check.twin,
+        _ => check.check,
+    })
 }
 
 /// A piece of the text on one line, cut where it is long.

@@ -39,6 +39,17 @@ fn an_ablation_changes_what_it_names() {
 }
 
 #[test]
+fn a_list_of_the_values_is_no_document() {
+    let whole = r#"["a","1",null,[],["x","{program}"]]"#;
+    let inside = r#"{"id":"a","declares":[["network","m"]],"command":["x","{program}"]}"#;
+    for text in [whole, inside] {
+        let error = Template::parse(Path::new("t.json"), text.as_bytes()).unwrap_err();
+        let source = std::error::Error::source(&error).unwrap().to_string();
+        assert_eq!(source, "found a list, expected an object", "{text}");
+    }
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     let long = format!(
         r#"{{"id":"{}","declares":[],"command":["x"]}}"#,

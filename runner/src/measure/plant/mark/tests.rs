@@ -42,6 +42,28 @@ fn a_mark_removes_what_it_names_and_a_sweep_leaves_the_living_alone() {
 }
 
 #[test]
+fn what_a_mark_could_not_remove_is_removed_when_it_is_gone() {
+    let base = tempfile::tempdir().unwrap();
+    let place = base.path().join("place");
+    fs::create_dir(&place).unwrap();
+    let mark = planted(base.path(), &place);
+    // As long as it stands, it is in use.
+    assert!(sweep_own(base.path()).unwrap().is_empty());
+    assert_eq!(names(&place), [mark.name()]);
+    let (list, planted) = (mark.list.clone(), mark.paths()[0].clone());
+    let text = fs::read(&list).unwrap();
+    drop(mark);
+    // As it is after a removal that failed: what was planted, and its list, which nobody locks.
+    fs::create_dir_all(planted.join("deep")).unwrap();
+    fs::write(&list, text).unwrap();
+    let (swept, _) = sweep(base.path()).unwrap();
+    assert!(swept.is_empty(), "{swept:?}");
+    assert!(sweep_own(base.path()).unwrap().is_empty());
+    assert_eq!(names(&place), [""; 0]);
+    assert_eq!(names(&base.path().join(LISTS)), [""; 0]);
+}
+
+#[test]
 fn what_a_killed_process_planted_is_swept_by_its_own_marks_only() {
     if let Some(below) = std::env::var_os(VARIABLE) {
         let below = PathBuf::from(below);

@@ -182,6 +182,25 @@ fn each_mistake_has_its_line_what_was_found_and_what_was_expected() {
     assert_eq!(found.len(), 1, "{found:#?}");
     let expected = "found the risk controlled for memory, expected resource-abuse";
     assert!(found[0].contains(expected), "{found:#?}");
+    let list = said(&format!("[{GOOD}]"));
+    assert_eq!(list, ["1: found a list, expected an object"]);
+    let weaker = said(&GOOD.replacen("\"twin\": \"allowed\"", "\"twin\": \"instrument\"", 1));
+    assert_eq!(
+        weaker,
+        [
+            "8: found the twin instrument for the check open, expected allowed, as in the runner's own row"
+        ]
+    );
+    let unknown = said(&GOOD.replacen("EPERM", "EPERN", 1));
+    assert_eq!(
+        unknown,
+        ["5: found the denied error EPERN, expected an error or a signal of Linux, or `none`"]
+    );
+    let bad = said(&GOOD.replacen("EPERM", "perm", 1));
+    assert!(
+        bad[0].starts_with("5: found ") && !bad[0].contains("found found"),
+        "{bad:?}"
+    );
     // Two mistakes are two.
     let two = GOOD
         .replacen("[\"EPERM\"]", "[]", 1)
@@ -195,6 +214,7 @@ fn no_text_makes_it_fail() {
         "",
         "{",
         "[]",
+        "[[], \"containment-ledger/suite/v1\"]",
         "{\"é\"",
         "{\"probes\":[],\"schema\":\"é\n\"}",
         "\u{feff}{}",
