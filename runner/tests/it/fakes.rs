@@ -69,7 +69,7 @@ fn run(world: &World, name: &str, workload: &[&str]) -> Ran {
 #[test]
 fn each_is_a_template_of_its_own_name() {
     let names = all();
-    assert_eq!(names.len(), 10, "{names:?}");
+    assert_eq!(names.len(), 11, "{names:?}");
     for name in &names {
         let world = World::new();
         let shown = world.run(&format!("--json runtimes {}", fake(name).display()));

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::{
     Contained, Escaped, FORBIDDEN, Facts, PATH_PRESENT, Row, SILENCE, TWIN_FAILED, Table,
-    UNAVAILABLE, compare, fake, measure, policy, row,
+    UNAVAILABLE, compare, fake, measure, policy, row, rows_of,
 };
 use crate::world::{World, program, skip};
 
@@ -218,6 +218,26 @@ fn a_liars_lines_are_not_bound_and_count_for_nothing() {
 #[test]
 fn copying_every_secret_that_can_be_seen_is_not_enough() {
     lied_about_all(&try_out(&World::new(), "liar-copying", NOTHING_RAN));
+}
+
+/// The limit of what a measurement of a template can tell, written down so that nobody takes it for more: who is handed the
+/// secret and computes the proof from it answers as a probe would, and no oracle hears of an attack that nobody made.
+#[test]
+fn who_computes_the_proof_itself_is_believed() {
+    let world = World::new();
+    if program("sha256sum").is_none() {
+        return skip("who_computes_the_proof_itself_is_believed", "no sha256sum");
+    }
+    let (template, policy) = (
+        fake(&world, "liar-computing"),
+        policy(&world, WHOLE_MS, |_| {}),
+    );
+    let rows = format!("--suite {}", rows_of(&world, &["network"]).display());
+    let table = Table::of(&measure(&world, &template, &policy, &rows).ended(0));
+    for check in ["network/tcp4", "network/udp", "network/dns"] {
+        let cell = table.cell(check);
+        assert_eq!(cell.verdict, "contained", "{check}: {}", cell.detail);
+    }
 }
 
 /// Whether a caller can have namespaces of its own, and the program that makes them.
