@@ -41,7 +41,7 @@ pub(super) struct ExecArgs {
     /// A policy of the catalogue, or a file
     #[arg(short = 'P', long, value_name = "NAME|FILE", default_value = DEFAULT_POLICY)]
     pub(super) policy: String,
-    /// What isolates: auto, embedded, native, or a template, named by its file
+    /// What isolates: auto, embedded, bwrap, unshare, native, or a template, named by its file
     #[arg(long, value_name = "RUNTIME|FILE", default_value = "auto")]
     pub(super) runtime: String,
     /// Show a file or folder read-only

@@ -253,7 +253,7 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
         Some(folder) => third_party(folder, program)?,
         None => own(SUITE, program)?,
     };
-    let (runtimes, missing) = runtimes(args)?;
+    let Chosen { runtimes, missing } = choose(args)?;
     if runtimes.is_empty() {
         return Err(MatrixError::Nothing);
     }
@@ -407,22 +407,26 @@ fn judge(
     if wrong.is_empty() { 0 } else { DISAGREES }
 }
 
-/// What is measured, in this order.
-type Runtimes = Vec<Box<dyn Runtime>>;
+/// The runtimes of a command line.
+struct Chosen {
+    /// Those that can be measured here.
+    runtimes: Vec<Box<dyn Runtime>>,
+    /// What is to be said of those that were named and cannot.
+    missing: Vec<String>,
+}
 
-/// Those that can be measured here, and what is to be said of those that were named and cannot.
-fn runtimes(args: &MatrixArgs) -> Result<(Runtimes, Vec<String>), MatrixError> {
+fn choose(args: &MatrixArgs) -> Result<Chosen, MatrixError> {
     let asked: Vec<&str> = if args.runtime.is_empty() {
         DEFAULT.to_vec()
     } else {
         args.runtime.iter().map(String::as_str).collect()
     };
     let allowed = args.allow_native || native_is_allowed();
-    let (mut chosen, mut missing) = (Vec::new(), Vec::new());
+    let (mut runtimes, mut missing) = (Vec::new(), Vec::new());
     for name in asked {
         let runtime = choose_runtime(name, allowed)?;
         let Some(why) = runtime.is_missing() else {
-            chosen.push(runtime);
+            runtimes.push(runtime);
             continue;
         };
         report::notice_line(&format!("not measured: {name}: {why}"));
@@ -430,7 +434,7 @@ fn runtimes(args: &MatrixArgs) -> Result<(Runtimes, Vec<String>), MatrixError> {
             missing.push(format!("{name} was named, and nothing of it was measured"));
         }
     }
-    Ok((chosen, missing))
+    Ok(Chosen { runtimes, missing })
 }
 
 /// The probe program as a file that sandboxes can show: in a folder of its own, named by its content.

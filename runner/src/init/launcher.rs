@@ -66,6 +66,12 @@ pub(super) fn serve(
 ) -> i32 {
     let mut outcomes = Outcomes::default();
     let mut report = LauncherReport::default();
+    // What a terminal or timeout(1) sends to the runner's group is for the runner to pass on.
+    let own = Pid::from_raw(0);
+    let leads = nix::unistd::getsid(None).is_ok_and(|session| session == Pid::this());
+    if !leads && nix::unistd::setpgid(own, own).is_err() {
+        return FAILED;
+    }
     let started = start(control, spec, launcher, &mut report, &mut outcomes);
     report.fatal = started.as_ref().err().cloned();
     let said = wire::send(control, &report);

@@ -295,7 +295,7 @@ fn build(
         unprotected.map_or_else(|| protect::are_themselves(made.first, &protected), Err);
     outcomes.note("protect", is_protected);
     let runs = matches!(report.program, Some(ProgramReport::Found { .. }));
-    facts::first_is_no_more(made.first, &mut outcomes);
+    facts::are_one(made.first, &mut outcomes);
     let host_uid = read_back::workload(made.first, &expected, runs, &mut outcomes);
     // What is not there any more cannot be read back, and is no control that the host lacks.
     if process::has_ended(&pidfd) || process::has_ended(&first) {

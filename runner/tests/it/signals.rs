@@ -6,7 +6,7 @@ use std::process::Child;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::world::{Ran, World, ready};
+use crate::world::{Ran, World, program, ready, skip};
 
 /// A workload that has said `ready`.
 struct Ready {
@@ -16,7 +16,14 @@ struct Ready {
 
 impl Ready {
     fn start(world: &World, script: &str) -> Self {
-        let mut command = world.exec_command("", &["sh", "-c", script]);
+        Self::start_in(world, "", script)
+    }
+
+    /// In a process group of the runner's own.
+    fn start_in(world: &World, flags: &str, script: &str) -> Self {
+        use std::os::unix::process::CommandExt as _;
+        let mut command = world.exec_command(flags, &["sh", "-c", script]);
+        command.process_group(0);
         let mut child = command.spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
@@ -65,6 +72,30 @@ fn signals_are_passed_on() {
         let ran = ready.end().ended(7);
         assert_eq!(ran.out, format!("got {name}\n"));
         assert_eq!(world.last().execution.verdict.as_str(), "failed");
+    }
+}
+
+/// As a terminal does it for Ctrl-C, and timeout(1).
+#[test]
+fn a_signal_to_the_runners_whole_group_is_the_workloads_to_handle() {
+    for (runtime, flags) in [
+        ("embedded", "--runtime embedded"),
+        ("bwrap", "--runtime bwrap"),
+        ("unshare", "--runtime unshare --best-effort"),
+    ] {
+        let world = ready!();
+        if runtime != "embedded" && program(runtime).is_none() {
+            skip("a_signal_to_the_runners_whole_group", runtime);
+            continue;
+        }
+        for (name, signal) in [("INT", Signal::SIGINT), ("QUIT", Signal::SIGQUIT)] {
+            let script = format!("trap 'echo got {name}; exit 7' {name}; {WAIT}");
+            let ready = Ready::start_in(&world, flags, &script);
+            let group = Pid::from_raw(ready.child.id().try_into().unwrap());
+            nix::sys::signal::killpg(group, signal).unwrap();
+            let ran = ready.end().ended(7);
+            assert_eq!(ran.out, format!("got {name}\n"), "{runtime}");
+        }
     }
 }
 

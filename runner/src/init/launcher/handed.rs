@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::{gate, stage};
@@ -152,6 +153,8 @@ impl Handed {
     /// What holds for the program and all that it starts.
     fn enter(&self, spec: &Spec, own_terminal: Option<&OwnTerminal>) -> io::Result<()> {
         process::default_signals();
+        // Whatever ends this process: nothing of the sandbox outlives it.
+        nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
         // Raising one's own score takes a dumpable process; nothing hostile runs yet. No control rests on it.
         let _ = identity::set_dumpable(true)
             .and_then(|()| std::fs::write("/proc/self/oom_score_adj", workload::OOM_SCORE))

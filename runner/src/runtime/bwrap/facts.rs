@@ -1,5 +1,6 @@
 //! What bubblewrap said, beside what is seen.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
 use ledger::facts::control::Control;
@@ -56,12 +57,24 @@ const STATUS: [(&str, &str); 12] = [
     ("Seccomp_filters", "base-filter"),
 ];
 
+/// Which file below /proc/PID belongs to which mechanism: one object must stand behind it for both processes.
+const PLACES: [(&str, &str); 7] = [
+    ("ns/net", "namespace-network"),
+    ("ns/mnt", "namespace-mount"),
+    ("ns/ipc", "namespace-ipc"),
+    ("ns/uts", "namespace-uts"),
+    ("ns/pid", "namespace-pid"),
+    ("ns/cgroup", "namespace-cgroup"),
+    ("root", "pivot-root"),
+];
+
 /// How long it may take the first process to come to its filters: far more than it needs.
 const TAKES_AT_MOST: Duration = Duration::from_secs(2);
 
-/// Notes what bubblewrap's first process has that the gate has not: the workload may write to its memory (`/proc/1/mem`), as both
+/// Notes in what bubblewrap's first process and the gate differ. Namespaces and mounts are read back of the first one, and are the
+/// workload's only where the gate is in the same; and the workload may write to the first one's memory (`/proc/1/mem`), as both
 /// have one id, so what holds for the workload must hold for that one, too.
-pub(super) fn first_is_no_more(first: i32, outcomes: &mut Outcomes) {
+pub(super) fn are_one(first: i32, outcomes: &mut Outcomes) {
     let until = Instant::now() + TAKES_AT_MOST;
     let mut found = differences(first);
     // It comes to its own filters while the gate runs already.
@@ -72,12 +85,14 @@ pub(super) fn first_is_no_more(first: i32, outcomes: &mut Outcomes) {
     match found {
         Ok(list) => {
             for (name, mechanism) in list {
-                let attempt = format!("keep the sandbox's first process to the same ({name})");
+                let attempt = format!(
+                    "keep the sandbox's first process and the workload's to the same ({name})"
+                );
                 outcomes.note(mechanism, Err(Failure::no_effect(attempt)));
             }
         }
         Err(failure) => {
-            for (_, mechanism) in STATUS {
+            for (_, mechanism) in STATUS.iter().chain(&PLACES) {
                 outcomes.note(mechanism, Err(failure.clone()));
             }
         }
@@ -95,6 +110,19 @@ fn differences(first: i32) -> Result<Vec<(&'static str, &'static str)>, Failure>
         .first()
         .copied()
         .ok_or_else(|| Failure::no_effect("find the gate"))?;
+    let place = |pid: i32, name: &str| {
+        let path = format!("/proc/{pid}/{name}");
+        let found = std::fs::metadata(&path);
+        found
+            .map(|found| (found.dev(), found.ino()))
+            .map_err(|error| Failure::call(format!("read {path}"), &error))
+    };
+    let mut apart = Vec::new();
+    for (name, mechanism) in PLACES {
+        if place(first, name)? != place(gate, name)? {
+            apart.push((name, mechanism));
+        }
+    }
     let (first, gate) = (status(first)?, status(gate)?);
     let field = |text: &str, name: &str| {
         let mut lines = text.lines().filter_map(|line| line.split_once(':'));
@@ -102,7 +130,8 @@ fn differences(first: i32) -> Result<Vec<(&'static str, &'static str)>, Failure>
         found.map(|(_, value)| value.trim().to_owned())
     };
     let differs = |(name, _): &(&str, &str)| field(&first, name) != field(&gate, name);
-    Ok(STATUS.into_iter().filter(differs).collect())
+    apart.extend(STATUS.into_iter().filter(differs));
+    Ok(apart)
 }
 
 /// What stands for a mistake in what was asked, and not for a control that is not to be had here.

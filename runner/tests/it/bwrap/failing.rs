@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use super::with_bwrap;
-use crate::world::{World, program, until};
+use crate::world::{World, program, skip, until};
 
 /// A world whose PATH has a folder of its own first, and only this one with `alone`.
 fn first_in_path(world: World, alone: bool) -> (World, PathBuf) {
@@ -231,4 +231,84 @@ fn nothing_of_a_run_outlives_it() {
         }
         until("the workload is gone", || !is_there());
     }
+}
+
+/// A bubblewrap whose first process goes into namespaces of its own when the gate's process is made already.
+const DECOY: &str = r##"#!/usr/bin/python3
+import ctypes, os, sys
+words = sys.argv[1:]
+if words[0] in ("--version", "--help"):
+    os.execv(REAL, ["bwrap"] + words)
+libc = ctypes.CDLL(None, use_errno=True)
+filters = []
+for at, word in enumerate(words):
+    if word == "--add-seccomp-fd":
+        with os.fdopen(os.dup(int(words[at + 1])), "rb") as file:
+            filters.append(file.read())
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("text", ctypes.c_void_p)]
+def under_filters():
+    libc.prctl(38, 1, 0, 0, 0)
+    for text in filters:
+        buffer = ctypes.create_string_buffer(text)
+        program = Program(len(text) // 8, ctypes.cast(buffer, ctypes.c_void_p))
+        libc.prctl(22, 2, ctypes.byref(program), 0, 0)
+def number(option):
+    return int(words[words.index(option) + 1])
+def unshare(flags):
+    if libc.unshare(flags):
+        sys.exit(f"bwrap: unshare: errno {ctypes.get_errno()}")
+payload = words[words.index("--") + 1:]
+uid, gid = os.getuid(), os.getgid()
+unshare(0x30000000)  # user, pid
+for name, text in ("setgroups", "deny"), ("uid_map", f"1000 {uid} 1"), ("gid_map", f"1000 {gid} 1"):
+    with open(f"/proc/self/{name}", "w") as file:
+        file.write(text)
+stands, say_stands = os.pipe()
+first = os.fork()
+if first == 0:
+    os.setsid()
+    may_go, let_go = os.pipe()
+    if os.fork() == 0:
+        os.read(may_go, 1)
+        under_filters()
+        os.execv(payload[0], payload)
+    unshare(0x4E020000)  # net, ipc, uts, cgroup, mnt
+    os.write(say_stands, b"x")
+    os.read(number("--block-fd"), 1)
+    os.write(let_go, b"x")
+    under_filters()
+    os.wait()
+    os._exit(0)
+os.read(stands, 1)
+os.write(number("--json-status-fd"), b'{"child-pid": %d}' % first)
+os.waitpid(first, 0)
+"##;
+
+#[test]
+fn namespaces_that_only_the_first_process_has_are_nobodys() {
+    const TEST: &str = "namespaces_that_only_the_first_process_has_are_nobodys";
+    let world = with_bwrap!();
+    if !std::path::Path::new("/usr/bin/python3").exists() {
+        return skip(TEST, "no /usr/bin/python3");
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let real = program("bwrap").unwrap();
+    let (world, bin) = first_in_path(world, false);
+    let path = bin.join("bwrap");
+    std::fs::write(&path, DECOY.replace("REAL", &format!("{real:?}"))).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = format!(": </dev/tcp/127.0.0.1/{port} && echo connected");
+    let ran = world.exec("--runtime bwrap", &["bash", "-c", &script]);
+    assert_eq!(ran.ended(126).out, "");
+    let reason = world.last().reason("network").unwrap().to_owned();
+    assert!(reason.contains("(ns/net)"), "{reason}");
+    // It does reach the host when it may run.
+    let ran = world.exec("--runtime bwrap --best-effort", &["bash", "-c", &script]);
+    let run = world.last();
+    for control in ["network", "filesystem", "ipc", "devices"] {
+        assert!(!run.declares(control), "{control}: {ran:#?}");
+    }
+    assert_eq!(ran.out, "connected\n", "{ran:#?}");
 }
