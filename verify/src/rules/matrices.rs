@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ledger::facts::control::Control;
-use ledger::facts::execution::RuntimeUsed;
+use ledger::facts::execution::{Outcome, RuntimeUsed};
 use ledger::facts::host::HostFacts;
 use ledger::facts::judge::{Question, judge};
 use ledger::facts::list::List;
@@ -19,11 +19,13 @@ use ledger::file::walk::{Findings, Shown};
 use ledger::finding::Code;
 
 use super::Counts;
-use super::probes::{Kept, Probes};
+use super::probes::{Arguments, Kept, Probes};
 use super::references::{Kind, Kinds};
 
 /// Most cells that are read of one matrix.
 pub(super) const CELLS: usize = 65_536;
+/// The runtime without isolation, in which baselines run.
+pub(super) const BARE: &str = "native";
 
 /// A cell as it was found to be.
 #[derive(Clone, Debug)]
@@ -92,6 +94,7 @@ impl<'a> Reading<'a> {
             of.cells.push(judged);
         }
         self.left_out(&runtimes);
+        self.together(cells);
         runtimes
     }
 
@@ -226,8 +229,27 @@ impl<'a> Reading<'a> {
                     format!("program {ran}"),
                 );
             }
+            // A template looks for the program itself; a runtime of the runner's own has a tier.
+            let looked = arm == Arm::Baseline || begun.runtime.tier.is_some();
+            let executed = run.execution.result.outcome != Outcome::NotExecuted;
+            want(
+                begun.program.is_some() || !looked || !executed || !row.is_own(),
+                "the program's hash".to_owned(),
+                "none".to_owned(),
+            );
+            if let Some(found) = &begun.arguments {
+                let expected = Arguments::of(&row.arguments);
+                want(*found == expected, expected.shown, found.shown.clone());
+            }
         }
-        if arm != Arm::Baseline {
+        if arm == Arm::Baseline {
+            let runtime = &begun.runtime.id;
+            want(
+                runtime == BARE,
+                format!("runtime {BARE}"),
+                format!("runtime {runtime}"),
+            );
+        } else {
             let runtime = &begun.runtime.id;
             want(
                 *runtime == cell.runtime,
@@ -294,7 +316,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn mismatch(&mut self, cell: &Cell, expected: &str, found: &str) {
+    pub(super) fn mismatch(&mut self, cell: &Cell, expected: &str, found: &str) {
         let message = format!("{} {}: not what was measured", cell.runtime, cell.check);
         let finding = self.shown.finding(Code::MatrixMismatch, message);
         self.findings.push(finding.versus(expected, found));

@@ -5,6 +5,7 @@
 
 mod assurance;
 mod blobs;
+mod columns;
 mod guarantees;
 mod items;
 mod limits;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ledger::bytes::hash::Hash;
+use ledger::bytes::text::excerpt;
 use ledger::facts::control::Control;
 use ledger::facts::execution::{RuntimeUsed, Start};
 use ledger::facts::host::HostFacts;
@@ -21,6 +22,8 @@ use ledger::facts::probe::ProbeLine;
 const BUDGET: usize = 16 << 20;
 /// Most lines of one run that are no probe lines and are counted.
 const MALFORMED: usize = 1_000;
+/// Characters of arguments that are shown.
+const SHOWN: usize = 80;
 
 /// What is kept of a start until its end, and of a probe's longer.
 #[derive(Clone, Debug)]
@@ -37,6 +40,31 @@ pub(super) struct Begun {
     pub(super) declared: Vec<(Control, String)>,
     /// SHA-256 of the program.
     pub(super) program: Option<Hash>,
+    /// What the program got as arguments; absent where that is sealed, or does not stand in the record.
+    pub(super) arguments: Option<Arguments>,
+}
+
+/// Arguments as far as they are compared, in few bytes whatever their length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Arguments {
+    hash: Hash,
+    /// Their beginning, for people.
+    pub(super) shown: String,
+}
+
+impl Arguments {
+    pub(super) fn of(words: &[String]) -> Self {
+        // No word of a command line has a NUL.
+        let text: String = words.iter().map(|word| format!("{word}\0")).collect();
+        let shown = match words {
+            [] => "no arguments".to_owned(),
+            words => format!("arguments {}", excerpt(&words.join(" "), SHOWN)),
+        };
+        Self {
+            hash: Hash::of(text.as_bytes()),
+            shown,
+        }
+    }
 }
 
 impl Begun {
@@ -55,6 +83,12 @@ impl Begun {
                 .map(|it| (it.control, it.mechanism.clone()))
                 .collect(),
             program: start.workload.program.sha256,
+            arguments: match &start.workload.argv {
+                Sealable::Clear(List::Inline(words)) => {
+                    Some(Arguments::of(words.get(1..).unwrap_or_default()))
+                }
+                Sealable::Clear(List::Blob(_)) | Sealable::Sealed(_) => None,
+            },
         }
     }
 

@@ -18,6 +18,7 @@ use maker::Maker;
 use records::{BOOT, execution};
 
 mod attached;
+mod columns;
 mod guarantees;
 mod kept_in_blobs;
 #[path = "../../tests/it/support/maker.rs"]

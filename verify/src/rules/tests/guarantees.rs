@@ -1,5 +1,7 @@
 //! What the newest matrices say about declarations.
 
+use ledger::facts::matrix::Cell;
+
 use super::measured::{CHECKS, Met, Scene};
 use super::*;
 
@@ -116,6 +118,90 @@ fn only_the_newest_matrix_counts() {
     scene.measured("embedded", true, Met::Refusal);
     scene.measured("embedded", true, Met::WayOut);
     assert_eq!(codes(&scene), [(Code::FalseGuarantee, 1); 2]);
+}
+
+/// A matrix whose cells `change` made others.
+fn measured_with(scene: &mut Scene, met: Met, change: impl FnOnce(&mut Vec<Cell>)) -> u32 {
+    let mut cells = scene.measure("embedded", true, met);
+    change(&mut cells);
+    let matrix = scene.matrix(cells);
+    scene.write_matrix(matrix)
+}
+
+#[test]
+fn a_newer_matrix_settles_only_what_it_came_to_a_result_about() {
+    let false_guarantee = (Code::FalseGuarantee, 1);
+    let superseded = (Code::SupersededFinding, 1);
+    // Nothing came to a result: what was false is so, beside what is unmeasured now.
+    let mut scene = Scene::new();
+    let old = scene.measured("embedded", true, Met::WayOut);
+    let new = scene.measured("embedded", true, Met::NoOracle);
+    let found = codes(&scene);
+    assert_eq!(found.iter().filter(|it| **it == false_guarantee).count(), 2);
+    assert!(!found.contains(&superseded), "{found:?}");
+    let result = scene.maker.verify();
+    assert_eq!(result.exit_code, 12);
+    let kept = result.findings.iter();
+    let mut kept = kept.filter(|it| it.code == Code::FalseGuarantee);
+    let kept = kept.next().unwrap();
+    assert_eq!(kept.sequence, Some(u64::from(old)));
+    let help = kept.help.clone().unwrap();
+    assert!(help.contains(&format!("matrix {new}")), "{help}");
+    // Runs that name either rely on it.
+    for matrix in [old, new] {
+        ordinary(&mut scene, matrix, |_| {});
+    }
+    let relied = (Code::ReliesOnFalseGuarantee, 2);
+    assert_eq!(codes(&scene).iter().filter(|it| **it == relied).count(), 2);
+    // And it waits for the matrix that tells.
+    scene.measured("embedded", true, Met::Refusal);
+    assert_eq!(codes(&scene), [superseded; 4]);
+    // A matrix without cells, and one of one control.
+    let mut scene = Scene::new();
+    scene.measured("embedded", true, Met::WayOut);
+    measured_with(&mut scene, Met::Refusal, Vec::clear);
+    assert_eq!(codes(&scene), [false_guarantee; 2]);
+    let mut suite = measured::suite();
+    suite.probes.truncate(1);
+    let blob = ledger::bytes::canon::to_canonical(&suite).unwrap();
+    scene.suite = scene.maker.blob(&blob);
+    measured_with(&mut scene, Met::Refusal, |cells| cells.truncate(1));
+    assert_eq!(codes(&scene), [false_guarantee, superseded]);
+    // That something was not measured gives way to a newer launch.
+    let mut scene = Scene::new();
+    scene.measured("embedded", true, Met::NoOracle);
+    scene.measured("embedded", false, Met::NoOracle);
+    assert_eq!(codes(&scene), [superseded; 2]);
+}
+
+#[test]
+fn another_policy_of_the_same_id_clears_no_run() {
+    let mut scene = Scene::new();
+    let matrix = scene.measured("embedded", true, Met::WayOut);
+    ordinary(&mut scene, matrix, |_| {});
+    let first = scene.policy.clone();
+    scene.policy.sha256 = scene.maker.blob(&policy("best-effort"));
+    assert_ne!(first, scene.policy);
+    let newer = scene.measured("embedded", true, Met::Refusal);
+    let superseded = (Code::SupersededFinding, 1);
+    let relies = |count| (Code::ReliesOnFalseGuarantee, count);
+    let mut found = codes(&scene);
+    found.sort_unstable();
+    let mut expected = [relies(1), relies(1), superseded, superseded];
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+    // Runs that name the newer one do not rest on the older one; a late one that names the older does.
+    ordinary(&mut scene, newer, |_| {});
+    ordinary(&mut scene, matrix, |_| {});
+    let relied = codes(&scene);
+    assert_eq!(relied.iter().filter(|it| **it == relies(2)).count(), 2);
+    // The same policy, measured again, does clear them, once it comes to a result.
+    scene.policy = first;
+    scene.measured("embedded", true, Met::NoOracle);
+    let relied = codes(&scene);
+    assert_eq!(relied.iter().filter(|it| **it == relies(2)).count(), 2);
+    scene.measured("embedded", true, Met::Refusal);
+    assert_eq!(codes(&scene), [superseded; 4]);
 }
 
 #[test]

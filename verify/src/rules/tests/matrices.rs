@@ -61,6 +61,18 @@ fn with_run(change: impl FnOnce(&mut ProbeRun)) -> Scene {
     })
 }
 
+/// A matrix whose first cell rests on a run that began as `change` made it begin.
+fn begun_with(change: impl FnOnce(&mut Start)) -> Scene {
+    with_cells(|scene, cells| {
+        let shot = shot(Arm::Run, true, Met::Refusal);
+        let mut start = scene.start("embedded", &[shot.control]);
+        change(&mut start);
+        let start = scene.maker.start(start);
+        let run = scene.probe(start, &shot);
+        cells[0].run = Some(U53::from(scene.record(run)));
+    })
+}
+
 #[test]
 fn a_whole_matrix_holds_and_can_be_shown() {
     for (declared, met, verdict) in [
@@ -280,24 +292,18 @@ fn a_cell_names_runs_of_its_own_arm_probe_and_runtime() {
     only(&ablated, REFERENCE);
     let good = with_cells(|scene, cells| {
         let run = scene.shoot(&shot(Arm::Ablation, false, Met::WayOut));
-        (cells[0].ablation, cells[0].baseline) = (Some(U53::from(run)), None);
+        cells[0].ablation = Some(U53::from(run));
+        cells.iter_mut().for_each(|cell| cell.baseline = None);
+        (cells[1].verdict, cells[1].reason) =
+            (CellVerdict::Inconclusive, Some(CellReason::NotCalibrated));
     });
-    assert_eq!(told(&good), (vec![], 0));
+    assert_eq!(told(&good), (vec![Code::DeclaredUnmeasured], 12));
 }
 
 #[test]
 fn a_run_of_another_suite_program_policy_or_host_is_no_measurement_of_this_one() {
     only(&with_run(|run| run.suite = Hash::of(b"other")), REFERENCE);
-    let begun = |change: fn(&mut Start)| {
-        with_cells(move |scene, cells| {
-            let shot = shot(Arm::Run, true, Met::Refusal);
-            let mut start = scene.start("embedded", &[shot.control]);
-            change(&mut start);
-            let start = scene.maker.start(start);
-            let run = scene.probe(start, &shot);
-            cells[0].run = Some(U53::from(scene.record(run)));
-        })
-    };
+    let begun = |change: fn(&mut Start)| begun_with(change);
     only(
         &begun(|start| start.policy.id = "other".to_owned()),
         REFERENCE,
@@ -306,6 +312,51 @@ fn a_run_of_another_suite_program_policy_or_host_is_no_measurement_of_this_one()
         &begun(|start| start.workload.program.sha256 = Some(Hash::of(b"other"))),
         REFERENCE,
     );
+    // Bare, and in a runtime of the runner's own, the program is known.
+    let unknown = |tier: Option<&str>, arm, runtime| {
+        with_cells(|scene, cells| {
+            let met = match arm {
+                Arm::Run => Met::Refusal,
+                Arm::Baseline | Arm::Ablation => Met::WayOut,
+            };
+            let shot = shot(arm, arm == Arm::Run, met);
+            let controls = if shot.declared {
+                &[shot.control][..]
+            } else {
+                &[]
+            };
+            let mut start = scene.start(runtime, controls);
+            start.workload.program.sha256 = None;
+            start.runtime.tier = tier.map(str::to_owned);
+            let start = scene.maker.start(start);
+            let run = scene.probe(start, &shot);
+            let run = Some(U53::from(scene.record(run)));
+            match arm {
+                Arm::Run => cells[0].run = run,
+                Arm::Baseline | Arm::Ablation => cells[0].baseline = run,
+            }
+        })
+    };
+    only(&unknown(None, Arm::Baseline, "native"), REFERENCE);
+    let found = told(&unknown(Some("full"), Arm::Run, "embedded")).0;
+    assert!(found.contains(&Code::ReferenceInvalid), "{found:?}");
+    // A template looks for it itself.
+    assert_eq!(told(&unknown(None, Arm::Run, "embedded")), (vec![], 0));
+    for argv in [
+        &["/workload/probe"][..],
+        &["/workload/probe", "other"],
+        &["/workload/probe", "attack", "more"],
+        &["/workload/probe", "attack more"],
+    ] {
+        let argv: Vec<_> = argv.iter().map(|word| (*word).to_owned()).collect();
+        let begun = begun_with(|start| {
+            start.workload.argv = Sealable::Clear(List::Inline(argv));
+        });
+        only(&begun, REFERENCE);
+    }
+    // What is sealed cannot be compared.
+    let sealed = begun(|start| start.workload.argv = Sealable::Sealed(Hash::ZERO));
+    assert_eq!(told(&sealed), (vec![], 0));
     let host = |change: fn(&mut ledger::facts::host::HostFacts)| {
         let mut scene = Scene::new();
         let cells = scene.measure("embedded", true, Met::Refusal);

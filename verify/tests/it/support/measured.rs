@@ -8,7 +8,7 @@ use ledger::bytes::canon::{U53, to_canonical};
 use ledger::bytes::hash::Hash;
 use ledger::facts::control::{Control, Controls, Declared};
 use ledger::facts::execution::{PolicyRef, Start, Verdict};
-use ledger::facts::list::List;
+use ledger::facts::list::{List, Sealable};
 use ledger::facts::matrix::{Cell, CellReason, CellVerdict, Matrix};
 use ledger::facts::measurement::{Observation, ProbeRun, Saw, proof};
 use ledger::facts::policy::Policy;
@@ -54,8 +54,8 @@ pub(crate) struct Scene {
 
 pub(crate) fn suite() -> Suite {
     let row = |(control, check): (Control, &str)| Probe {
-        arguments: vec![control.to_string()],
-        arms: vec![Arm::Baseline, Arm::Ablation, Arm::Run],
+        arguments: vec!["attack".to_owned()],
+        arms: vec![Arm::Baseline, Arm::Run],
         checks: vec![Check {
             check: check.parse().unwrap(),
             denied: vec!["EPERM".parse().unwrap()],
@@ -105,6 +105,8 @@ impl Scene {
         start.policy = self.policy.clone();
         start.runtime.id = runtime.to_owned();
         start.workload.program.sha256 = Some(Hash::of(b"probe"));
+        let argv = ["/workload/probe", "attack"].map(str::to_owned);
+        start.workload.argv = Sealable::Clear(List::Inline(argv.to_vec()));
         let declared = declared.iter().map(|control| Declared {
             backup: None,
             control: *control,
