@@ -1,12 +1,14 @@
 //! Two sets of matrices compared, cell by cell: what became worse, what better.
 //!
-//! Fingerprints come first (host record without its boot, policy, suite, runtime): where they differ, a change of a
+//! Fingerprints come first (host record without its boot, policy, suite, runtimes): where they differ, a change of a
 //! cell may be the host's and not the sandbox's. Of each runtime the newest matrix of a side counts.
 //!
 //! ```text
 //! false-guarantee < escaped < inconclusive < contained     down this line is a regression
 //! not-applicable                                           above escaped, beside the rest
 //! ```
+//!
+//! Up from the first two to `inconclusive` is neither: nobody knows what became of the escape.
 //!
 //! A cell that stands on one side only is no regression, and is named.
 
@@ -27,9 +29,9 @@ use serde_json::Value;
 pub enum Change {
     /// Less is contained, or it is no longer shown.
     Regressed,
-    /// More is contained, or it is shown now.
+    /// More is contained, or it is shown to be.
     Improved,
-    /// Neither; the reason, or what is declared, is another.
+    /// Neither; the reason, or what is declared, is another, or what became of an escape is not known.
     Changed,
     /// Only the first side has it.
     OnlyA,
@@ -76,6 +78,8 @@ impl Change {
         match apart {
             // Whether the question arises is the host's matter, unless it now comes out as an escape, or did.
             (4, 2..) | (2.., 4) if a.verdict != b.verdict => Self::Changed,
+            // An escape that nobody could look for again is not mended.
+            (..2, 2) => Self::Changed,
             (from, to) if to < from => Self::Regressed,
             (from, to) if to > from => Self::Improved,
             _ if (a.reason, a.declared) != (b.reason, b.declared) => Self::Changed,
@@ -170,6 +174,12 @@ pub fn compare<'a>(a: &'a [Table], b: &'a [Table]) -> Comparison<'a> {
             fingerprints.extend(differences(&facts(runtime, a), &facts(runtime, b)));
             let launches = [a, b].map(|side| side.used.and_then(|used| used.launch.as_ref()));
             fingerprints.extend(launch::difference(runtime, launches));
+        } else {
+            fingerprints.insert(Difference {
+                what: format!("runtime {runtime}"),
+                a: a.map(version),
+                b: b.map(version),
+            });
         }
         let rows = |side: Option<&Side<'a>>| side.map_or_else(Vec::new, |side| side.rows.clone());
         let (a, b) = (rows(a), rows(b));
@@ -192,6 +202,12 @@ pub fn compare<'a>(a: &'a [Table], b: &'a [Table]) -> Comparison<'a> {
             b: Some(row),
         }));
     }
+    // Sides without a runtime in common stand on hosts all the same.
+    if !left.keys().any(|runtime| right.contains_key(runtime))
+        && let (Some(a), Some(b)) = (a.last(), b.last())
+    {
+        fingerprints.extend(differences(&facts_of(a), &facts_of(b)));
+    }
     cells.sort_by_key(|pair| pair.change);
     Comparison {
         fingerprints: fingerprints.into_iter().collect(),
@@ -209,13 +225,28 @@ fn differences(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Ve
     both.filter(|it| it.a != it.b).collect()
 }
 
-/// The fingerprint of one side, fact by fact.
-fn facts(runtime: &str, side: &Side<'_>) -> BTreeMap<String, String> {
-    let table = side.table;
+/// How a runtime that only one side has is named.
+fn version(side: &Side<'_>) -> String {
+    match side.used {
+        Some(used) => format!("version {}", used.version),
+        None => "measured".to_owned(),
+    }
+}
+
+/// Under what a matrix was measured, fact by fact.
+fn facts_of(table: &Table) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     host(&table.host, &mut facts);
     facts.insert("policy".to_owned(), table.policy.id.clone());
+    let content = table.policy.sha256.to_string();
+    facts.insert("policy sha256".to_owned(), content);
     facts.insert("suite".to_owned(), table.suite.to_string());
+    facts
+}
+
+/// The fingerprint of one side, fact by fact.
+fn facts(runtime: &str, side: &Side<'_>) -> BTreeMap<String, String> {
+    let mut facts = facts_of(side.table);
     let Some(used) = side.used else { return facts };
     let mut put = |name: &str, value: Option<String>| {
         if let Some(value) = value {

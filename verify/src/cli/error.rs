@@ -57,6 +57,9 @@ pub(super) enum VerifyError {
         help("check each with its own checkpoint first: `verify PATH --checkpoint FILE`")
     )]
     OneCheckpoint,
+    #[error("standard input is one ledger, found - for both")]
+    #[diagnostic(code(verify::usage), help("name the other by its path"))]
+    OneInput,
     #[error("{0} needs a later version of verify")]
     #[diagnostic(
         code(verify::needs_later_version),
@@ -112,6 +115,7 @@ impl VerifyError {
             | Self::Paths(_)
             | Self::PathAndCommand(_)
             | Self::OneCheckpoint
+            | Self::OneInput
             | Self::Later(_)
             | Self::UnknownCode(_) => USAGE,
         }

@@ -43,6 +43,10 @@ pub(super) fn matrix(cli: &Cli, paths: &[PathBuf]) -> Result<u8, VerifyError> {
     if let (Some(_), true) = (&cli.checkpoint, paths.len() > 1) {
         return Err(VerifyError::OneCheckpoint);
     }
+    let inputs = paths.iter().filter(|path| *path == Path::new("-"));
+    if inputs.count() > 1 {
+        return Err(VerifyError::OneInput);
+    }
     let mut all = Vec::new();
     for path in paths {
         all.push((path.as_path(), verified(cli, path, true)?));
@@ -105,6 +109,9 @@ fn clean(path: &Path) -> String {
 pub(super) fn diff(cli: &Cli, a: &Path, b: &Path) -> Result<u8, VerifyError> {
     if cli.checkpoint.is_some() {
         return Err(VerifyError::OneCheckpoint);
+    }
+    if [a, b].into_iter().all(|path| path == Path::new("-")) {
+        return Err(VerifyError::OneInput);
     }
     let sides = [("A", a), ("B", b)];
     let [left, right] = [verified(cli, a, true)?, verified(cli, b, true)?];

@@ -77,8 +77,8 @@ fn every_change_of_a_verdict_has_its_place() {
     const B: Change = Change::Improved;
     const C: Change = Change::Changed;
     let expected = [
-        [S, B, B, B, B],
-        [W, S, B, B, B],
+        [S, B, C, B, B],
+        [W, S, C, B, B],
         [W, W, S, C, B],
         [W, W, C, S, C],
         [W, W, W, C, S],
@@ -152,4 +152,52 @@ fn fingerprints_name_what_differs_and_know_no_boot() {
     assert_eq!(what, expected);
     assert_eq!(compared.fingerprints[0].a, None);
     assert_eq!(compared.fingerprints[0].b.as_deref(), Some("1 words"));
+}
+
+#[test]
+fn policies_are_compared_by_their_content() {
+    let a = [table(vec![row("a/a", true, CellVerdict::Contained, None)])];
+    let mut b = a.clone();
+    b[0].policy.sha256 = Hash::of(b"another");
+    let compared = compare(&a, &b);
+    let found = Difference {
+        what: "policy sha256".to_owned(),
+        a: Some(Hash::of(b"policy").to_string()),
+        b: Some(Hash::of(b"another").to_string()),
+    };
+    assert_eq!(compared.fingerprints, [found]);
+}
+
+#[test]
+fn a_runtime_of_one_side_is_named_first() {
+    let of = |runtime: &str| {
+        let mut row = row("a/a", true, CellVerdict::Contained, None);
+        runtime.clone_into(&mut row.runtime);
+        row
+    };
+    let a = [table(vec![of("embedded"), of("bwrap")])];
+    let b = [table(vec![of("embedded")])];
+    let bwrap = |a: Option<&str>, b: Option<&str>| Difference {
+        what: "runtime bwrap".to_owned(),
+        a: a.map(str::to_owned),
+        b: b.map(str::to_owned),
+    };
+    let compared = compare(&a, &b);
+    assert_eq!(compared.fingerprints, [bwrap(Some("measured"), None)]);
+    assert_eq!(compared.count(Change::OnlyA), 1);
+    assert_eq!(compared.count(Change::Improved), 0);
+    let compared = compare(&b, &a);
+    assert_eq!(compared.fingerprints, [bwrap(None, Some("measured"))]);
+    // None in common: host, policy and suite are compared all the same.
+    let mut b = [table(vec![of("bwrap")])];
+    b[0].host.kernel = "6.1.0".to_owned();
+    b[0].policy.id = "other".to_owned();
+    let a = [table(vec![of("embedded")])];
+    let compared = compare(&a, &b);
+    let what: Vec<_> = compared.fingerprints.iter().map(|it| &it.what).collect();
+    assert_eq!(
+        what,
+        ["host kernel", "policy", "runtime bwrap", "runtime embedded"]
+    );
+    assert_eq!(compared.fingerprints[3].a.as_deref(), Some("version 0.1.0"));
 }

@@ -174,6 +174,9 @@ fn only_a_regression_makes_a_diff_fail() {
         (broken, gap, 0, "NO REGRESSION  2 improved"),
         (broken, contained, 0, "NO REGRESSION  2 improved"),
         (contained, undeclared, 0, "NO REGRESSION  2 reason changed"),
+        (broken, unsure, 0, "NO REGRESSION  2 reason changed"),
+        (gap, unsure, 0, "NO REGRESSION  2 reason changed"),
+        (unsure, contained, 0, "NO REGRESSION  2 improved"),
     ] {
         let (code, stdout, stderr) = diff(a, b, &[]);
         assert_eq!((code, stderr.as_str()), (exit_code, ""), "{stdout}");
@@ -232,6 +235,25 @@ fn files_and_folders_are_compared_in_any_mix_and_what_is_only_here_is_named() {
     let (code, stdout, _) = diff(&second, &folder, &["-q"]);
     assert_eq!((code, stdout.lines().count()), (0, 1));
     assert!(stdout.contains("2 only in A"), "{stdout}");
+    let (_, stdout, _) = diff(&second, &folder, &[]);
+    let named = "  runtime template\n    A version 0.1.0\n    B (not there)\n";
+    assert!(stdout.contains(named), "{stdout}");
+    assert!(!stdout.contains("same host"), "{stdout}");
+}
+
+#[test]
+fn standard_input_is_one_side() {
+    let (_scene, path) = measured(true, Met::Refusal);
+    let input = Path::new("-");
+    for name in ["diff", "matrix"] {
+        let (code, stdout, stderr) = run(verify().arg(name).arg(input).arg(input));
+        assert_eq!((code, stdout.as_str()), (2, ""), "{stderr}");
+        assert!(stderr.contains("standard input is one ledger"), "{stderr}");
+    }
+    let mut command = verify();
+    let records = std::fs::File::open(path.join("records/00000000.jsonl")).unwrap();
+    command.arg("diff").arg(&path).arg(input).stdin(records);
+    assert_ne!(run(&mut command).0, 2);
 }
 
 #[test]
