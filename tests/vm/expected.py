@@ -57,7 +57,7 @@ DIFFERENCES = [
         )
     ),
     # What root's runner shows a workload with another id, it shows by an idmapped mount: Linux 5.12.
-    ("5.10", "root", "embedded", "host kernel", "not-applicable plan-refused", EVERY_CHECK),
+    ("5.10", "root", "embedded bwrap", "host kernel", "not-applicable plan-refused", EVERY_CHECK),
     # There an ordinary user may not look at the descriptors of what runs inside, so the control is not declared.
     ("5.10", "user", "embedded", "host kernel", "contained", "descriptors/inherited"),
     # No namespace of a user's, so no sandbox: every run is refused, and nothing is measured.
@@ -85,11 +85,12 @@ STEPS = {
     "bundle": 0,
 }
 
-# step -> what its execution record has to say: the verdict, and what was observed, from and to.
+# step -> what its execution record has to say: the verdict, and what was observed, from and to. `cpuPermille` is cpuUs over
+# durationUs: without a limit it would be near 1,000, and 200 is asked for.
 OBSERVED = {
     "oom": ("failed", {"oomKills": (1, 1), "memoryPeakBytes": (60 << 20, 64 << 20)}),
     "fork": ("failed", {"pidsPeak": (16, 16)}),
-    "burn": ("failed", {"cpuUs": (500_000, 1_500_000)}),
+    "burn": ("failed", {"cpuPermille": (100, 500)}),
     "fill": ("failed", {"oomKills": (1, 2), "memoryPeakBytes": (60 << 20, 64 << 20)}),
     "touch": ("as-requested", {"oomKills": (0, 0), "memoryPeakBytes": (40 << 20, 60 << 20)}),
 }

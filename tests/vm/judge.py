@@ -80,8 +80,11 @@ def check_observed(problems, where, folder, guest, who):
             continue
         if body["verdict"] != verdict:
             problems.add(where, f"step {step}: verdict {body['verdict']}, expected {verdict}")
+        observed = dict(body.get("observed", {}))
+        if "cpuUs" in observed and "durationUs" in body["result"]:
+            observed["cpuPermille"] = observed["cpuUs"] * 1000 // body["result"]["durationUs"]
         for name, span in spans.items():
-            found = body.get("observed", {}).get(name)
+            found = observed.get(name)
             if span is None or found is None:
                 if span is not None or found is not None:
                     problems.add(where, f"step {step}: {name} is {found}, expected {span}")
