@@ -61,8 +61,8 @@ DIFFERENCES = [
     # There an ordinary user may not look at the descriptors of what runs inside, so the control is not declared.
     ("5.10", "user", "embedded", "host kernel", "contained", "descriptors/inherited"),
     # No namespace of a user's, so no sandbox: every run is refused, and nothing is measured.
-    ("*-no-userns", "*", "embedded", "host sysctls user.max_user_namespaces", "inconclusive instrument-missing", EVERY_CHECK),
-    ("*-apparmor", "user", "embedded", "host confinement", "inconclusive instrument-missing", EVERY_CHECK),
+    ("*-no-userns", "*", "embedded bwrap unshare", "host sysctls user.max_user_namespaces", "inconclusive instrument-missing", EVERY_CHECK),
+    ("*-apparmor", "user", "embedded bwrap unshare", "host confinement", "inconclusive instrument-missing", EVERY_CHECK),
 ]
 
 # step -> exit status.
