@@ -193,7 +193,7 @@ fn read(path: &Path, most: u64) -> Result<Vec<u8>, LoadSuiteError> {
 }
 
 fn parse(text: &str, path: &Path) -> Result<Suite, LoadSuiteError> {
-    if let Some(at) = rules::list_for_object(text, &rules::OBJECTS) {
+    if let Some(at) = crate::runtime::document::list_for_object(text, &rules::OBJECTS) {
         let before = text.get(..at).unwrap_or(text);
         let line_begin = before.rfind('\n').map_or(0, |newline| newline + 1);
         return Err(LoadSuiteError::Form {

@@ -3,6 +3,7 @@
 pub mod auto;
 mod beside;
 pub mod bwrap;
+pub mod document;
 pub mod embedded;
 mod groups;
 mod launch;

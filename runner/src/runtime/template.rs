@@ -26,9 +26,9 @@ use ledger::facts::execution::NotExecuted;
 use ledger::facts::policy::Policy;
 use serde::Deserialize;
 
+use super::document::list_for_object;
 use super::launch;
 use crate::init::wire::{ProgramReport, ProgramSpec};
-use crate::measure::suite::rules::list_for_object;
 use crate::plan::{
     Answer, Begun, Effect, Intent, Job, Launch, LaunchError, Plan, Program, Reason, Runtime,
     Streams, Tree,

@@ -11,7 +11,8 @@ use miette::{NamedSource, SourceSpan};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::rules::{Mistake, OBJECTS, list_for_object, mistakes};
+use super::rules::{Mistake, OBJECTS, mistakes};
+use crate::runtime::document::list_for_object;
 
 /// One mistake in a suite; rendered by miette it shows the line.
 #[derive(Clone, Debug, thiserror::Error, miette::Diagnostic)]
