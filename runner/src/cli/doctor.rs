@@ -47,7 +47,7 @@ fn programs() -> Vec<Capability> {
     let tried = |name, runtime: &dyn Runtime, purpose, package| {
         let finding = match runtime.is_missing() {
             Some(why) => Finding::Fails {
-                error: why.detail.unwrap_or_default(),
+                error: why.to_string(),
             },
             None => match plan_to_try().map(|plan| runtime.try_here(&plan)) {
                 Some(Ok(())) => Finding::Works(Some(runtime.version())),
@@ -59,13 +59,22 @@ fn programs() -> Vec<Capability> {
                 },
             },
         };
-        let advice = matches!(&finding, Finding::Fails { .. });
+        // What is there and does not work is not mended by installing it again.
+        let advice = match &finding {
+            Finding::Fails { .. } if runtime.is_missing().is_some() => {
+                Some(format!("install the package {package}, or do without it"))
+            }
+            Finding::Fails { .. } => {
+                Some("what user-namespace says above, or do without it".to_owned())
+            }
+            Finding::Works(_) | Finding::NotTried { .. } => None,
+        };
         Capability {
             name,
             purpose,
             tried: format!("{name} with the namespaces of a sandbox around itself"),
             finding,
-            advice: advice.then(|| format!("install the package {package}, or do without it")),
+            advice,
         }
     };
     vec![

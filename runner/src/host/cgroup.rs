@@ -61,7 +61,7 @@ fn mounts(mountinfo: &str) -> impl Iterator<Item = Mount<'_>> {
             version,
             root: fields.next()?,
             point: fields.next()?,
-            options: kind.split(' ').nth(2).unwrap_or_default(),
+            options: kind.split(' ').nth(2)?,
         })
     })
 }

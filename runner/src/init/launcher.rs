@@ -177,7 +177,8 @@ fn start(
         status,
         hold,
     } = handed.ours;
-    let name = launcher.program.file_name().unwrap_or_default();
+    let name = launcher.program.file_name();
+    let name = name.unwrap_or(launcher.program.as_os_str());
     let mut running = Running {
         name: name.to_string_lossy().into_owned(),
         main,
@@ -275,7 +276,10 @@ impl Running {
         program: &ProgramSpec,
         outcomes: &mut Outcomes,
     ) -> Result<(ProgramReport, i32), Failure> {
-        let first = self.first.as_ref().map(|(pid, _)| *pid).unwrap_or_default();
+        // A number that stands for nobody would be this process's own.
+        let Some((first, _)) = self.first else {
+            return Err(Failure::no_effect("find the first process"));
+        };
         let workload = if self.stands {
             first
         } else {

@@ -122,6 +122,10 @@ pub enum PlantError {
     #[error("cannot write down what is planted")]
     #[diagnostic(code(runner::measure::mark))]
     Mark(#[from] MarkError),
+    /// A place that the run's own mark was to stand in has none.
+    #[error("not every place has the run's own mark")]
+    #[diagnostic(code(runner::measure::unmarked))]
+    Unmarked,
     /// No secret.
     #[error(transparent)]
     #[diagnostic(code(runner::measure::random))]

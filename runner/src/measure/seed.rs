@@ -52,7 +52,7 @@ pub(super) fn plant(
     // The run's own mark stands in these, too: what is allowed, and the decoys.
     marked.push(places.workload.0.clone());
     marked.extend(places.evidence.iter().filter(|path| path.is_dir()).cloned());
-    let evidence = roots + 1..marked.len();
+    let own = roots..marked.len();
     // And where a bare probe tries what it can make, beside the six places: a killed one leaves that.
     marked.extend(["/", "/workspace"].map(PathBuf::from));
     marked.extend(std::env::current_dir());
@@ -86,7 +86,11 @@ pub(super) fn plant(
         }
     }
     seeds.parameters.push(("mark", mark.name().to_owned()));
-    seeds.row(probe, &mark, (roots, evidence), bounds)?;
+    // What is allowed stands first among them.
+    let Some([allowed, decoys @ ..]) = mark.paths().get(own) else {
+        return Err(PlantError::Unmarked);
+    };
+    seeds.row(probe, mark.name(), (allowed, decoys), bounds)?;
     let listeners = seeds.open.serve(&secret.to_string(), fresh()?);
     Ok(Planted {
         probe: probe.clone(),
@@ -120,23 +124,20 @@ impl Seeds<'_> {
     fn row(
         &mut self,
         probe: &Probe,
-        mark: &Mark,
-        (roots, evidence): (usize, std::ops::Range<usize>),
+        mark: &str,
+        (allowed, decoys): (&Path, &[PathBuf]),
         bounds: &Bounds,
     ) -> Result<(), PlantError> {
-        let own_paths = mark.paths();
         match probe.control {
             Control::Network => self.network()?,
             Control::Filesystem => {
                 self.files()?;
-                self.evidence(own_paths.get(evidence).unwrap_or_default())?;
-                if let Some(folder) = own_paths.get(roots) {
-                    self.allow(folder)?;
-                }
+                self.evidence(decoys)?;
+                self.allow(allowed)?;
             }
             Control::Process => {
                 self.sockets("unix", "s");
-                self.abstract_socket(mark.name());
+                self.abstract_socket(mark);
                 for ip in self.places.addresses.clone() {
                     self.ip(ip, &["tcp4"]);
                 }
@@ -146,7 +147,7 @@ impl Seeds<'_> {
             Control::Ipc => {
                 self.sockets("unix", "s");
                 self.sockets("decoy", "docker.sock");
-                self.abstract_socket(mark.name());
+                self.abstract_socket(mark);
             }
             Control::Descriptors => self.leak()?,
             Control::Terminal => self.terminal(),

@@ -144,7 +144,7 @@ pub fn third_party(folder: &Path, program: Hash) -> Result<Loaded, LoadSuiteErro
         let row = suite.probes.get(first.row);
         return Err(LoadSuiteError::Row {
             path,
-            probe: row.map(|row| row.id.to_string()).unwrap_or_default(),
+            probe: row.map_or_else(|| format!("number {}", first.row), |row| row.id.to_string()),
             field: first.field,
             found: first.found,
             expected: first.expected,

@@ -285,11 +285,12 @@ fn build(
         .masks
         .retain(|mask| !made.unreachable.contains(mask));
     // Bubblewrap's first process begins the session; with a terminal the program itself has it.
-    expected.leader = Some(if plan.job.terminal {
-        read_back::parent_of(made.first).unwrap_or_default()
+    expected.leader = if plan.job.terminal {
+        // Not known, it is nobody: the gate begins no session.
+        read_back::parent_of(made.first)
     } else {
-        made.first
-    });
+        Some(made.first)
+    };
     read_back::tree(made.first, &expected, &mut outcomes);
     let is_protected =
         unprotected.map_or_else(|| protect::are_themselves(made.first, &protected), Err);

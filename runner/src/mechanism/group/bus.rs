@@ -132,9 +132,12 @@ impl Connection {
             match answer.kind {
                 METHOD_RETURN => return Ok(()),
                 ERROR => {
-                    let name = answer.error.unwrap_or_default();
-                    let text = first_string(&answer.body).unwrap_or_default();
-                    return Err(CallError::Answer(format!("{name}: {text}")));
+                    let name = answer.error;
+                    let name = name.unwrap_or_else(|| "an error without a name".to_owned());
+                    return Err(CallError::Answer(match first_string(&answer.body) {
+                        Some(text) => format!("{name}: {text}"),
+                        None => name,
+                    }));
                 }
                 _ => {}
             }
