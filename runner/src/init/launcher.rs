@@ -16,6 +16,8 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use serde::Deserialize;
@@ -26,6 +28,7 @@ use super::wire::{
 };
 use super::{FAILED, OwnTerminal};
 use crate::mechanism::{Failure, Outcomes};
+use crate::sys::process::Ended;
 use crate::sys::{identity, process};
 use handed::{Handed, Ours};
 
@@ -42,6 +45,8 @@ struct Running {
     /// Whether the gate is known to run.
     stands: bool,
     leaves_tree: bool,
+    /// Whether it says by `status` what it made, and how the workload ended.
+    says: bool,
     /// Kept open: the program writes to it at its end, too.
     status: OwnedFd,
     hold: Option<OwnedFd>,
@@ -55,6 +60,13 @@ struct Running {
 struct Made {
     #[serde(rename = "child-pid")]
     child_pid: i32,
+}
+
+/// What the program says at its end.
+#[derive(Debug, Deserialize)]
+struct End {
+    #[serde(rename = "exit-code")]
+    exit_code: Option<u8>,
 }
 
 /// Is the launcher of one sandbox until its end.
@@ -124,6 +136,8 @@ pub(super) fn serve(
     }
     let pass_on = |signal| running.pass_on(workload, signal);
     let status = match super::supervise(control, running.main, &pass_on) {
+        // Killed or replaced, it says nothing, and how it ended is nothing of the workload's: the runner is told of no end.
+        Ok(Some((how, _))) if running.says && !running.passes_on(how) => 0,
         Ok(Some((how, survivors))) => {
             // The runner may be gone; the tree ends either way.
             let _ = wire::send(control, &FromInit::Ended { how, survivors });
@@ -187,6 +201,7 @@ fn start(
         lock,
         stands: false,
         leaves_tree: spec.leaves_tree,
+        says: launcher.says_what_it_made,
         status,
         hold: Some(hold),
         own_terminal,
@@ -266,6 +281,30 @@ impl Running {
         let opened = opened.map_err(|error| Failure::call("find the first process", &error))?;
         self.first = Some((pid, opened));
         Ok(pid)
+    }
+
+    /// Whether the program ended with the exit code that it says it passes on.
+    fn passes_on(&self, how: Ended) -> bool {
+        let told = self.told_end();
+        matches!((how, told), (Ended::Exited(code), Some(told)) if code == told)
+    }
+
+    /// That code; `None` where it said nothing.
+    fn told_end(&self) -> Option<u8> {
+        // What there is was written before it ended.
+        nix::fcntl::fcntl(&self.status, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).ok()?;
+        let mut text = Vec::new();
+        let mut part = [0; 512];
+        while text.len() < MAX_STATUS {
+            match nix::unistd::read(&self.status, &mut part) {
+                Ok(0) | Err(Errno::EAGAIN) => break,
+                Ok(count) => text.extend(part.iter().take(count)),
+                Err(Errno::EINTR) => {}
+                Err(_) => return None,
+            }
+        }
+        let said = serde_json::Deserializer::from_slice(&text).into_iter::<End>();
+        said.filter_map(Result::ok).find_map(|end| end.exit_code)
     }
 
     /// Finds the program that the gate is to become; with it, the gate's process.

@@ -14,8 +14,6 @@ mod answers;
 mod arguments;
 mod facts;
 
-use std::sync::OnceLock;
-
 use ledger::bytes::canon::escape_bytes;
 use ledger::facts::control::Control;
 use ledger::facts::policy::{Mode, Policy};
@@ -23,7 +21,7 @@ use ledger::facts::policy::{Mode, Policy};
 use super::beside::{self, Said};
 use super::embedded::prepared::Prepared;
 use super::embedded::{ablation, begin, error_chain, namespaces, no_ids, workspace};
-use super::program::{Installed, Known};
+use super::program::{Installed, Known, Sought};
 use super::{groups, launch, read_back};
 use crate::init::wire::{LauncherSpec, ProgramReport, Spec};
 use crate::mechanism::group::Group;
@@ -58,18 +56,16 @@ const BUBBLEWRAP: Known = Known {
 };
 
 /// bubblewrap, where it is installed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Bwrap {
-    found: OnceLock<Result<Installed, String>>,
+    program: Sought,
 }
 
-impl Bwrap {
-    fn found(&self) -> Result<&Installed, Why> {
-        let found = self.found.get_or_init(|| Installed::find(&BUBBLEWRAP));
-        found.as_ref().map_err(|detail| Why {
-            reason: Reason::RUNTIME_MISSING,
-            detail: Some(detail.clone()),
-        })
+impl Default for Bwrap {
+    fn default() -> Self {
+        Self {
+            program: Sought::new(&BUBBLEWRAP),
+        }
     }
 }
 
@@ -79,12 +75,9 @@ impl Bwrap {
     /// # Errors
     /// What bubblewrap said.
     pub(super) fn works_here(&self, policy: &Policy, job: &Job) -> Result<(), Failure> {
-        let Ok(program) = self.found() else {
-            return Ok(());
-        };
         let wanted = namespaces::wanted(policy, job);
-        let words = arguments::trial(program, wanted, policy);
-        program.try_with(&BUBBLEWRAP, &words)
+        self.program
+            .try_with(|program| arguments::trial(program, wanted, policy))
     }
 }
 
@@ -95,12 +88,11 @@ impl Runtime for Bwrap {
 
     /// Bubblewrap's; `none` where there is none.
     fn version(&self) -> String {
-        let found = self.found();
-        found.map_or_else(|_| "none".to_owned(), |found| found.version.clone())
+        self.program.version()
     }
 
     fn is_missing(&self) -> Option<Why> {
-        self.found().err()
+        self.program.get().err()
     }
 
     fn try_here(&self, plan: &Plan) -> Result<(), LaunchError> {
@@ -109,14 +101,14 @@ impl Runtime for Bwrap {
     }
 
     fn answer(&self, control: Control, policy: &Policy, job: &Job) -> Answer {
-        match self.found() {
+        match self.program.get() {
             Ok(program) => answers::answer(program, control, policy, job),
             Err(why) => Answer::Cannot(why),
         }
     }
 
     fn begin(&self, policy: &Policy, job: &Job, streams: Streams) -> Result<Begun, LaunchError> {
-        self.found().map_err(|why| not_there(&why))?;
+        self.program.for_launch()?;
         let best_effort = policy.enforcement.mode == Mode::BestEffort;
         let spare = best_effort.then(|| launch::again(&streams)).transpose()?;
         let ids = ablation::host_ids(job).map_err(|error| LaunchError::Step {
@@ -159,7 +151,7 @@ impl Runtime for Bwrap {
         begun: Result<Begun, LaunchError>,
         meanwhile: &mut dyn FnMut(),
     ) -> Result<Launch, LaunchError> {
-        let program = self.found().map_err(|why| not_there(&why))?;
+        let program = self.program.for_launch()?;
         if let Some(control) = plan.job.ablate
             && !answers::can_leave_out(control, &plan.job)
         {
@@ -183,12 +175,6 @@ impl Runtime for Bwrap {
             }
             (built, _) => built,
         }
-    }
-}
-
-fn not_there(why: &Why) -> LaunchError {
-    LaunchError::Step {
-        what: why.to_string(),
     }
 }
 
@@ -304,6 +290,10 @@ fn build(
         return Err(LaunchError::Step {
             what: "bwrap was killed before the workload could run".to_owned(),
         });
+    }
+    if let Err(other) = program.is_itself() {
+        launch::end(&pidfd);
+        return Err(other);
     }
     let found = launch::found(plan, report.program.as_ref());
     let mut effect = super::embedded::effect::effect(plan, &outcomes, found, &ids);

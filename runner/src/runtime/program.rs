@@ -1,14 +1,22 @@
 //! Programs of somebody else's that isolate: which one there is, and what it can do.
 
+mod asked;
+
 use std::collections::BTreeSet;
+use std::fs::{File, Metadata};
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::sync::OnceLock;
 
 use ledger::bytes::hash::{Hash, Hasher};
 
 use crate::host::account::FIRST_HOST_ID;
 use crate::mechanism::Failure;
+use crate::plan::{LaunchError, Reason, Why};
+use asked::{Listen, NoAnswer, ask};
 
 /// What is known of a program.
 #[derive(Debug)]
@@ -24,12 +32,84 @@ pub(super) struct Known {
     pub(super) since: &'static str,
 }
 
+/// A program that is looked for once, when it is first needed.
+#[derive(Debug)]
+pub(super) struct Sought {
+    known: &'static Known,
+    found: OnceLock<Result<Installed, String>>,
+}
+
+impl Sought {
+    pub(super) const fn new(known: &'static Known) -> Self {
+        Self {
+            known,
+            found: OnceLock::new(),
+        }
+    }
+
+    /// The program, or why there is none.
+    pub(super) fn get(&self) -> Result<&Installed, Why> {
+        let found = self.found.get_or_init(|| Installed::find(self.known));
+        found.as_ref().map_err(|detail| Why {
+            reason: Reason::RUNTIME_MISSING,
+            detail: Some(detail.clone()),
+        })
+    }
+
+    /// The same, where it is needed for a launch.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn for_launch(&self) -> Result<&Installed, LaunchError> {
+        self.get().map_err(|why| LaunchError::Step {
+            what: why.to_string(),
+        })
+    }
+
+    /// Its version; `none` where there is none.
+    pub(super) fn version(&self) -> String {
+        let found = self.get();
+        found.map_or_else(|_| "none".to_owned(), |found| found.version.clone())
+    }
+
+    /// Runs it with these words around itself; where there is none nothing is tried.
+    ///
+    /// # Errors
+    /// What it said.
+    pub(super) fn try_with(
+        &self,
+        words: impl FnOnce(&Installed) -> Vec<&'static str>,
+    ) -> Result<(), Failure> {
+        self.get()
+            .map_or(Ok(()), |found| found.try_with(self.known, &words(found)))
+    }
+}
+
+/// A file as it was, so that another one in its place, or another content, is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    inode: (u64, u64),
+    size: u64,
+    changed: (i64, i64),
+}
+
+impl State {
+    fn of(facts: &Metadata) -> Self {
+        Self {
+            inode: (facts.dev(), facts.ino()),
+            size: facts.size(),
+            changed: (facts.ctime(), facts.ctime_nsec()),
+        }
+    }
+}
+
 /// A program that is there and runs.
 #[derive(Debug)]
 pub(super) struct Installed {
     pub(super) path: PathBuf,
     pub(super) version: String,
     pub(super) sha256: Hash,
+    state: State,
     options: BTreeSet<String>,
 }
 
@@ -65,11 +145,13 @@ impl Installed {
                 known.says, known.package, known.since
             ));
         }
-        let sha256 = hash(&path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+        let (sha256, state) =
+            hash(&path).map_err(|error| format!("cannot read {shown}: {error}"))?;
         Ok(Self {
             path,
             version,
             sha256,
+            state,
             options,
         })
     }
@@ -79,32 +161,48 @@ impl Installed {
         self.options.contains(option)
     }
 
+    /// Whether the file that was hashed is still the one by its name: asked when it runs, it was that one that was started.
+    ///
+    /// # Errors
+    /// It is another one, or cannot be looked at.
+    pub(super) fn is_itself(&self) -> Result<(), LaunchError> {
+        let now = std::fs::metadata(&self.path).map(|facts| State::of(&facts));
+        match now {
+            Ok(now) if now == self.state => Ok(()),
+            Ok(_) => Err(LaunchError::Step {
+                what: format!("{} changed while it was started", self.path.display()),
+            }),
+            Err(error) => Err(LaunchError::Step {
+                what: Failure::call(format!("look at {}", self.path.display()), &error).to_string(),
+            }),
+        }
+    }
+
     /// Runs it with these words around itself, which then only says its version; as a free id where this process is root.
     ///
     /// # Errors
     /// What it said.
-    pub(super) fn try_with(&self, known: &Known, words: &[&str]) -> Result<(), Failure> {
+    fn try_with(&self, known: &Known, words: &[&str]) -> Result<(), Failure> {
         let failed = |error: String| Failure {
             attempt: known.name.to_owned(),
             error,
         };
         let mut command = Command::new(&self.path);
         command.args(words).arg("--").arg(&self.path);
-        command.arg("--version").env_clear().stdin(Stdio::null());
+        command.arg("--version").env_clear();
         if nix::unistd::geteuid().is_root() {
             command.uid(FIRST_HOST_ID).gid(FIRST_HOST_ID);
         }
-        let output = command.output();
-        let output = output.map_err(|error| failed(crate::sys::errno_name(&error)))?;
-        if output.status.success() {
+        let (status, said) =
+            ask(&mut command, Listen::Errors).map_err(|error| failed(error.to_string()))?;
+        if status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&output.stderr);
         let said = said.trim().replace(char::is_control, " ");
         let said = said.strip_prefix(&format!("{}: ", known.name));
         Err(failed(match said {
             Some(said) => said.to_owned(),
-            None => output.status.to_string(),
+            None => status.to_string(),
         }))
     }
 }
@@ -122,21 +220,13 @@ impl Known {
         let mut command = Command::new(path);
         command.arg0(self.name).arg(argument).env_clear();
         let shown = path.display();
-        match command.stdin(Stdio::null()).output() {
-            Ok(output) if output.status.success() => {
-                Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-            }
-            Ok(output) => Err(format!(
-                "{shown} {argument} fails ({}); {}",
-                output.status,
-                self.install()
-            )),
-            Err(error) => Err(format!(
-                "cannot execute {shown} ({}); {}",
-                crate::sys::errno_name(&error),
-                self.install()
-            )),
-        }
+        let why = match ask(&mut command, Listen::Output) {
+            Ok((status, said)) if status.success() => return Ok(said),
+            Ok((status, _)) => format!("{shown} {argument} fails ({status})"),
+            Err(NoAnswer::Refused(errno)) => format!("cannot execute {shown} ({errno})"),
+            Err(error) => format!("{shown} {argument} gives {error}"),
+        };
+        Err(format!("{why}; {}", self.install()))
     }
 }
 
@@ -157,10 +247,13 @@ fn options(help: &str) -> BTreeSet<String> {
     options.collect()
 }
 
-fn hash(path: &Path) -> std::io::Result<Hash> {
-    let mut hasher = Hasher::plain();
-    hasher.update(&std::fs::read(path)?);
-    Ok(hasher.finish())
+fn hash(path: &Path) -> std::io::Result<(Hash, State)> {
+    let mut file = File::open(path)?;
+    let state = State::of(&file.metadata()?);
+    let (mut hasher, mut content) = (Hasher::plain(), Vec::new());
+    file.read_to_end(&mut content)?;
+    hasher.update(&content);
+    Ok((hasher.finish(), state))
 }
 
 #[cfg(test)]

@@ -5,14 +5,13 @@
 //! paths, so `ipc` is not declared.
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use ledger::bytes::canon::escape_bytes;
 use ledger::facts::control::Control;
 use ledger::facts::policy::{NetworkMode, Policy};
 
 use super::beside::{self, Said};
-use super::program::{Installed, Known};
+use super::program::{Known, Sought};
 use super::{launch, read_back};
 use crate::init::wire::{LauncherSpec, Spec, Step, Word};
 use crate::mechanism::{Failure, Outcome, Outcomes, mounts};
@@ -43,9 +42,17 @@ const UNSHARE: Known = Known {
 const TIER_FULL: &str = "full";
 
 /// unshare(1), where it is installed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Unshare {
-    found: OnceLock<Result<Installed, String>>,
+    program: Sought,
+}
+
+impl Default for Unshare {
+    fn default() -> Self {
+        Self {
+            program: Sought::new(&UNSHARE),
+        }
+    }
 }
 
 /// Which namespaces a job gets.
@@ -80,16 +87,6 @@ impl Own {
     }
 }
 
-impl Unshare {
-    fn found(&self) -> Result<&Installed, Why> {
-        let found = self.found.get_or_init(|| Installed::find(&UNSHARE));
-        found.as_ref().map_err(|detail| Why {
-            reason: Reason::RUNTIME_MISSING,
-            detail: Some(detail.clone()),
-        })
-    }
-}
-
 impl Runtime for Unshare {
     fn id(&self) -> &str {
         "unshare"
@@ -97,20 +94,16 @@ impl Runtime for Unshare {
 
     /// That of util-linux; `none` where there is no unshare.
     fn version(&self) -> String {
-        let found = self.found();
-        found.map_or_else(|_| "none".to_owned(), |found| found.version.clone())
+        self.program.version()
     }
 
     fn is_missing(&self) -> Option<Why> {
-        self.found().err()
+        self.program.get().err()
     }
 
     fn try_here(&self, plan: &Plan) -> Result<(), LaunchError> {
-        let Ok(program) = self.found() else {
-            return Ok(());
-        };
-        let words = Own::of(&plan.policy, &plan.job).words();
-        let tried = program.try_with(&UNSHARE, &words);
+        let own = Own::of(&plan.policy, &plan.job);
+        let tried = self.program.try_with(|_| own.words());
         tried.map_err(|failure| beside::not_built(plan, &failure, Outcomes::default(), |_| true))
     }
 
@@ -119,7 +112,7 @@ impl Runtime for Unshare {
     }
 
     fn answer(&self, control: Control, policy: &Policy, job: &Job) -> Answer {
-        if let Err(why) = self.found() {
+        if let Err(why) = self.program.get() {
             return Answer::Cannot(why);
         }
         if job.leaves_out(control) {
@@ -161,9 +154,7 @@ impl Runtime for Unshare {
     }
 
     fn begin(&self, _: &Policy, _: &Job, streams: Streams) -> Result<Begun, LaunchError> {
-        self.found().map_err(|why| LaunchError::Step {
-            what: why.to_string(),
-        })?;
+        self.program.for_launch()?;
         launch::begin_beside(None, 0, streams)
     }
 
@@ -173,9 +164,7 @@ impl Runtime for Unshare {
         begun: Result<Begun, LaunchError>,
         meanwhile: &mut dyn FnMut(),
     ) -> Result<Launch, LaunchError> {
-        let program = self.found().map_err(|why| LaunchError::Step {
-            what: why.to_string(),
-        })?;
+        let program = self.program.for_launch()?;
         let own = Own::of(&plan.policy, &plan.job);
         let word = |word: &str| Word::Text(word.as_bytes().to_vec());
         let spec = Spec {
@@ -222,6 +211,10 @@ impl Runtime for Unshare {
             return Err(LaunchError::Step {
                 what: "unshare was killed before the workload could run".to_owned(),
             });
+        }
+        if let Err(other) = program.is_itself() {
+            launch::end(&pidfd);
+            return Err(other);
         }
         let mut effect = Effect::new(launch::found(plan, report.program.as_ref()));
         effect.launch = made.argv.iter().map(|word| escape_bytes(word)).collect();

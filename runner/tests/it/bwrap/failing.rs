@@ -3,6 +3,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
+use ledger::facts::execution::Outcome;
+
 use super::with_bwrap;
 use crate::world::{World, program, skip, until};
 
@@ -221,16 +223,95 @@ fn nothing_of_a_run_outlives_it() {
             }
             runner.wait().unwrap();
             let result = world.last().execution.result;
-            assert_eq!(
-                result.outcome,
-                ledger::facts::execution::Outcome::Interrupted
-            );
+            assert_eq!(result.outcome, Outcome::Interrupted);
         } else {
             runner.kill().unwrap();
             runner.wait().unwrap();
         }
         until("the workload is gone", || !is_there());
     }
+}
+
+/// Processes with this name below a process.
+fn below(pid: u32, name: &str) -> Vec<i32> {
+    let children = format!("/proc/{pid}/task/{pid}/children");
+    let children = std::fs::read_to_string(children).unwrap_or_default();
+    let children = children.split_whitespace().map(|pid| pid.parse().unwrap());
+    let mut found = Vec::new();
+    for child in children {
+        let comm = std::fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
+        if comm.trim() == name {
+            found.push(i32::try_from(child).unwrap());
+        }
+        found.extend(below(child, name));
+    }
+    found
+}
+
+#[test]
+fn the_end_of_bubblewrap_is_not_the_workloads() {
+    let world = with_bwrap!();
+    let mut runner = world
+        .exec_command("--runtime bwrap", &["sh", "-c", "echo ready; sleep 600"])
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let out = runner.stdout.as_mut().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    let outer = below(runner.id(), "bwrap")[0];
+    let outer = nix::unistd::Pid::from_raw(outer);
+    nix::sys::signal::kill(outer, nix::sys::signal::Signal::SIGKILL).unwrap();
+    assert_eq!(runner.wait().unwrap().code(), Some(125));
+    let result = world.last().execution.result;
+    assert_eq!(result.outcome, Outcome::Interrupted);
+    assert_eq!((result.signal, result.exit_code), (None, None));
+
+    // Nor is a status that it makes up.
+    let (world, bin) = first_in_path(world, false);
+    let real = program("bwrap").unwrap();
+    for status in ["0", "3"] {
+        fake(&bin, &format!("{} \"$@\"; exit {status}", real.display()));
+        let ran = world.exec("--runtime bwrap", &["sh", "-c", "exit 7"]);
+        ran.ended(125);
+        let result = world.last().execution.result;
+        assert_eq!(result.outcome, Outcome::Interrupted, "{status}");
+    }
+}
+
+#[test]
+fn bubblewrap_that_does_not_answer_is_as_good_as_none() {
+    let world = with_bwrap!();
+    let (world, bin) = first_in_path(world, false);
+    let path = bin.join("bwrap");
+    for (script, why) in [
+        ("exec sleep 600", "no answer within 5 s"),
+        ("exec cat /dev/zero", "an answer of more than"),
+    ] {
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let ran = world.exec("--runtime bwrap", &["/bin/true"]).ended(126);
+        assert!(ran.err.contains("runtime-missing"), "{}", ran.err);
+        assert!(ran.err.contains(why), "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_program_that_is_another_one_by_now_is_not_recorded_as_the_one_that_was_hashed() {
+    let world = with_bwrap!();
+    let (world, bin) = first_in_path(world, false);
+    fake(&bin, "echo '# more' >>\"$0\"");
+    // Where it runs as the workload's id it must be able to.
+    std::fs::set_permissions(bin.join("bwrap"), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let ran = world.exec("--runtime bwrap", &["/bin/true"]).ended(125);
+    assert!(
+        ran.err.contains("changed while it was started"),
+        "{}",
+        ran.err
+    );
+    let run = world.last();
+    assert_eq!(run.execution.result.outcome, Outcome::NotExecuted);
+    assert_eq!(run.start.controls.declared, []);
 }
 
 /// A bubblewrap whose first process goes into namespaces of its own when the gate's process is made already.
