@@ -288,8 +288,38 @@ impl ExecArgs {
             name => &[name],
         };
         let allowed = self.allow_native || native_is_allowed();
-        let all = names.iter().map(|name| choose_runtime(name, allowed));
+        let all = names.iter().map(|name| {
+            let runtime = choose_runtime(name, allowed)?;
+            self.refuse_what_is_not_shown(runtime.as_ref())?;
+            Ok(runtime)
+        });
         all.collect()
+    }
+
+    /// Whoever asks for a file to be shown, or shown read-only, by a runtime that shows none is told so.
+    fn refuse_what_is_not_shown(&self, runtime: &dyn Runtime) -> Result<(), ExecError> {
+        if runtime.shows_workload() {
+            return Ok(());
+        }
+        let asked = [
+            ("read", &self.read),
+            ("write", &self.write),
+            ("secret", &self.secret),
+        ];
+        match asked
+            .iter()
+            .find_map(|(flag, values)| Some((*flag, values.first()?)))
+        {
+            None => Ok(()),
+            Some((flag, value)) => Err(ExecError::Value {
+                flag,
+                value: value.clone(),
+                why: format!(
+                    "the runtime {} shows the host's files as they are, and no others",
+                    runtime.id()
+                ),
+            }),
+        }
     }
 
     /// The runtime that is meant.
@@ -297,7 +327,9 @@ impl ExecArgs {
         if self.runtime == "auto" {
             return Ok(Box::new(Auto::default()));
         }
-        choose_runtime(&self.runtime, self.allow_native || native_is_allowed())
+        let runtime = choose_runtime(&self.runtime, self.allow_native || native_is_allowed())?;
+        self.refuse_what_is_not_shown(runtime.as_ref())?;
+        Ok(runtime)
     }
 }
 

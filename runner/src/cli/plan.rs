@@ -152,6 +152,7 @@ fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: Option<Option<Second>>
     }
     text.push('\n');
     match &plan.tree.shape {
+        _ if !runtime.shows_workload() => text.push_str("files: the host's as they are\n"),
         Shape::Ephemeral => {
             text.push_str("files: system folders read-only, empty /workspace and /tmp\n")
         }
@@ -163,7 +164,9 @@ fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: Option<Option<Second>>
             text.push_str(&format!("files: {} as root, read-only\n", folder.display()))
         }
     }
-    for bind in &plan.tree.binds {
+    // What the policy shows is shown by those that build a root.
+    let shown = runtime.shows_workload();
+    for bind in plan.tree.binds.iter().filter(|_| shown) {
         let access = if bind.read_only { "read" } else { "write" };
         text.push_str(&format!(
             "  {access:<5} {} at {}\n",
@@ -171,7 +174,7 @@ fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: Option<Option<Second>>
             bind.target.display()
         ));
     }
-    for path in &plan.tree.covered {
+    for path in plan.tree.covered.iter().filter(|_| shown) {
         text.push_str(&format!("  cover {}\n", path.display()));
     }
     text.push_str(&format!("starts in {}\n", plan.cwd.display()));

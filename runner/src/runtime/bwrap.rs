@@ -250,7 +250,7 @@ fn build(
         Ok(said) => said,
         Err(error) => {
             launch::end(&pidfd);
-            return Err(error);
+            return Err(launch::of_memory(error, begun.group.as_ref()));
         }
     };
     let mut outcomes = std::mem::take(&mut begun.outcomes);
@@ -287,9 +287,10 @@ fn build(
     // What is not there any more cannot be read back, and is no control that the host lacks.
     if process::has_ended(&pidfd) || process::has_ended(&first) {
         launch::end(&pidfd);
-        return Err(LaunchError::Step {
+        let killed = LaunchError::Step {
             what: "bwrap was killed before the workload could run".to_owned(),
-        });
+        };
+        return Err(launch::of_memory(killed, begun.group.as_ref()));
     }
     if let Err(other) = program.is_itself() {
         launch::end(&pidfd);

@@ -231,21 +231,7 @@ pub(super) fn build(
         Ok(said) => said,
         Err(error) => {
             end(&pidfd);
-            return Err(match (&error, begun.group.as_ref()) {
-                (LaunchError::Step { what }, Some(group))
-                    if group.ran_out_of_memory() == Some(true) =>
-                {
-                    let limit = group.kept(Resource::Memory);
-                    let limit =
-                        limit.map_or_else(String::new, |kept| format!(" of {}", kept.value));
-                    LaunchError::Step {
-                        what: format!(
-                            "{what}: the memory limit{limit} leaves the sandbox itself no room"
-                        ),
-                    }
-                }
-                _ => error,
-            });
+            return Err(of_memory(error, begun.group.as_ref()));
         }
     };
     if let Some(failure) = &report.fatal {
@@ -295,6 +281,21 @@ pub(super) fn not_built(what: String, outcomes: Outcomes) -> LaunchError {
 }
 
 /// Sends the specification; takes the report, and the terminal that may follow it.
+/// The same error, with the limit on memory named where it was that.
+pub(super) fn of_memory(error: LaunchError, group: Option<&Group>) -> LaunchError {
+    let ran_out = group.filter(|group| group.ran_out_of_memory() == Some(true));
+    match (error, ran_out) {
+        (LaunchError::Step { what }, Some(group)) => {
+            let limit = group.kept(Resource::Memory);
+            let limit = limit.map_or_else(String::new, |kept| format!(" of {}", kept.value));
+            LaunchError::Step {
+                what: format!("{what}: the memory limit{limit} leaves the sandbox itself no room"),
+            }
+        }
+        (error, _) => error,
+    }
+}
+
 /// Sends a specification and the descriptors that follow it.
 pub(super) fn hand_over<'a>(
     control: &UnixStream,

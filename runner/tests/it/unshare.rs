@@ -113,3 +113,38 @@ fn where_unshare_cannot_the_workload_does_not_run() {
     );
     assert_eq!(world.last().start.controls.declared, []);
 }
+
+#[test]
+fn what_it_cannot_show_is_refused_and_not_planned() {
+    let world = World::new();
+    if program("unshare").is_none() {
+        return skip(
+            "what_it_cannot_show_is_refused_and_not_planned",
+            "no unshare",
+        );
+    }
+    let folder = world.folder("shown");
+    for flag in ["--read", "--write"] {
+        for (command, code) in [("exec", 125), ("plan", 2)] {
+            let line = format!(
+                "{command} --runtime unshare --best-effort {flag} {} -- true",
+                folder.display()
+            );
+            let ran = world.run(&line).ended(code);
+            assert!(
+                ran.err.contains("shows the host's files as they are"),
+                "{}",
+                ran.err
+            );
+        }
+    }
+    let planned = world
+        .run("plan --runtime unshare --best-effort -- true")
+        .ended(0);
+    assert!(
+        planned.out.contains("files: the host's as they are"),
+        "{}",
+        planned.out
+    );
+    assert!(!planned.out.contains("/workspace and"), "{}", planned.out);
+}

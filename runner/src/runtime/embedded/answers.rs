@@ -22,6 +22,11 @@ pub(in crate::runtime) fn answer(control: Control, policy: &Policy, job: &Job) -
             Reason::ABLATION_NOT_POSSIBLE
         });
     }
+    // Host root that may mount finds the files of its own groups, and writes to them.
+    let limits = [Control::Memory, Control::Processes, Control::Cpu];
+    if limits.contains(&control) && job.as_root && policy.nesting == Nesting::Allow {
+        return cannot(Reason::RUNS_AS_ROOT);
+    }
     // What is written to memory counts as memory, whose limit is raised then.
     if control == Control::Memory && job.leaves_out(Control::Disk) {
         return Answer::Cannot(Why {

@@ -45,3 +45,55 @@ fn limits_hold_in_bubblewrap_as_well() {
     world.exec(flags, &["python3", "-c", BURN]).ended(0);
     has_a_fifth(&world.last());
 }
+
+#[test]
+fn too_little_for_bubblewrap_itself_is_said() {
+    let world = limited!("too_little_for_bubblewrap_itself_is_said");
+    if program("bwrap").is_none() {
+        return skip("too_little_for_bubblewrap_itself_is_said", "no bwrap");
+    }
+    // Whether it gets as far as the workload is a matter of pages.
+    let ran = world.exec(
+        "--runtime bwrap --memory 1M",
+        &["python3", "-c", TOUCH, "8"],
+    );
+    assert_ne!(ran.code, Some(0));
+    assert!(
+        ran.err
+            .contains("memory limit of 1 MiB leaves the sandbox itself no room")
+            || ran.err.contains("memory ran out at its limit of 1 MiB"),
+        "{ran:#?}"
+    );
+}
+
+#[test]
+fn host_root_that_may_mount_has_its_own_limits_in_reach() {
+    let world = limited!("host_root_that_may_mount_has_its_own_limits_in_reach");
+    if !crate::world::is_root() {
+        return skip("host_root_that_may_mount", "no root");
+    }
+    let limits = ["memory", "processes", "cpu"];
+    for runtime in ["embedded", "bwrap"] {
+        if runtime == "bwrap" && program("bwrap").is_none() {
+            continue;
+        }
+        for (nesting, holds) in [("deny", true), ("allow", false)] {
+            let policy = world.policy(|policy| policy["nesting"] = nesting.into());
+            let flags = format!(
+                "--runtime {runtime} --as-root --best-effort --memory 64M --processes 20 --cpu 1 -P {}",
+                policy.display()
+            );
+            world.exec(&flags, &["true"]).ended(0);
+            let run = world.last();
+            for control in limits {
+                assert_eq!(
+                    run.declares(control),
+                    holds,
+                    "{runtime} {nesting} {control}"
+                );
+                let reason = run.reason(control);
+                assert_eq!(reason, (!holds).then_some("runs-as-root"));
+            }
+        }
+    }
+}
