@@ -49,6 +49,16 @@ fn system(attempt: &'static str) -> impl Fn(io::Error) -> LaunchError {
     move |source| LaunchError::System { attempt, source }
 }
 
+/// A program is prepared in a mount namespace: who may make none is told so, as where a sandbox's own are made.
+fn unprepared(attempt: &'static str) -> impl Fn(io::Error) -> LaunchError {
+    move |source| match source.raw_os_error() {
+        Some(libc::EPERM | libc::ENOSPC | libc::EUSERS) => LaunchError::Namespaces {
+            errno: crate::sys::errno_name(&source),
+        },
+        _ => system(attempt)(source),
+    }
+}
+
 /// Makes pid 1 in `namespaces` and lets `map` write its maps. It starts its program and waits.
 pub(super) fn begin(
     namespaces: libc::c_int,
@@ -66,7 +76,7 @@ pub(super) fn begin_in(
     map: impl FnOnce(i32) -> Result<(), Failure>,
 ) -> Result<Begun, LaunchError> {
     let image = image(namespaces & libc::CLONE_NEWUSER != 0)
-        .map_err(system("prepare the program of pid 1"))?;
+        .map_err(unprepared("prepare the program of pid 1"))?;
     begin_as(image, group, namespaces, streams, map)
 }
 
@@ -83,7 +93,7 @@ pub(super) fn begin_beside(
         }
         Ok(Image::Sealed(std::fs::File::open("/proc/self/exe")?.into()))
     };
-    let image = prepare().map_err(system("prepare the launcher's program"))?;
+    let image = prepare().map_err(unprepared("prepare the launcher's program"))?;
     begin_as(image, group, namespaces, streams, |_| Ok(()))
 }
 

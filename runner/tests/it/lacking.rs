@@ -3,10 +3,10 @@
 use crate::world::{Ran, World, is_root, program, skip};
 
 /// A world on a host that makes no further user namespaces.
-fn without_namespaces(test: &str) -> Option<World> {
+fn without_namespaces(test: &str, mapped: &str) -> Option<World> {
     let mut world = World::new();
     let script = "echo 0 > /proc/sys/user/max_user_namespaces";
-    match world.confined("--map-current-user", script) {
+    match world.confined(mapped, script) {
         Ok(()) => Some(world),
         Err(reason) => {
             skip(test, reason);
@@ -17,10 +17,16 @@ fn without_namespaces(test: &str) -> Option<World> {
 
 #[test]
 fn where_no_namespaces_are_made_plan_says_what_exec_does() {
-    let Some(world) = without_namespaces("where_no_namespaces_are_made_plan_says_what_exec_does")
-    else {
-        return;
-    };
+    // As whoever runs this, and as root of a namespace.
+    for mapped in ["--map-current-user", "--map-root-user"] {
+        let test = "where_no_namespaces_are_made_plan_says_what_exec_does";
+        if let Some(world) = without_namespaces(test, mapped) {
+            plan_says_what_exec_does(&world);
+        }
+    }
+}
+
+fn plan_says_what_exec_does(world: &World) {
     assert_eq!(
         world.run("--json doctor").ended(1).json()["ready"],
         serde_json::Value::Bool(false)
