@@ -61,7 +61,12 @@ impl Figures {
             seen |= self.note("observed.oomKills", events, read, |all| &mut all.oom_kills);
         }
         if has("pids") {
-            let read = number(file("pids.peak")).map(|peak| peak.saturating_sub(beside));
+            // Fewer than the sandbox's own say nothing about the workload's.
+            let others = |peak: u64| {
+                let fewer = || io::Error::other("fewer tasks than the sandbox's own");
+                peak.checked_sub(beside).ok_or_else(fewer)
+            };
+            let read = number(file("pids.peak")).and_then(others);
             seen |= self.note("observed.pidsPeak", "pids.peak", read, |all| {
                 &mut all.pids_peak
             });

@@ -14,7 +14,15 @@ impl Ways {
         caller: &Caller,
         refused: &mut Vec<(Resource, String)>,
     ) {
-        let offered = controllers(&unified.point.join("cgroup.controllers")).unwrap_or_default();
+        let file = unified.point.join("cgroup.controllers");
+        let offered = match controllers(&file) {
+            Ok(offered) => offered,
+            Err(error) => {
+                let why = denied(&file, &error);
+                refused.extend(Resource::ALL.map(|resource| (resource, why.clone())));
+                return;
+            }
+        };
         if offered.is_empty() {
             // A hybrid layout: the controllers are version 1's.
             return;
