@@ -20,7 +20,7 @@ use ledger::facts::policy::{Mode, Policy};
 
 use super::beside::{self, Said};
 use super::embedded::prepared::Prepared;
-use super::embedded::{ablation, begin, error_chain, namespaces, no_ids, workspace};
+use super::embedded::{ablation, begin, namespaces, no_ids, workspace};
 use super::program::{Installed, Known, Sought};
 use super::{groups, launch, read_back};
 use crate::init::wire::{LauncherSpec, ProgramReport, Spec};
@@ -111,9 +111,7 @@ impl Runtime for Bwrap {
         self.program.for_launch()?;
         let best_effort = policy.enforcement.mode == Mode::BestEffort;
         let spare = best_effort.then(|| launch::again(&streams)).transpose()?;
-        let ids = ablation::host_ids(job).map_err(|error| LaunchError::Step {
-            what: error_chain(&error),
-        })?;
+        let ids = ablation::host_ids(job)?;
         let ids = match ids {
             // Of subordinate ids bubblewrap knows nothing: it maps one id.
             HostIds::Subordinate { uid, gid, .. } => HostIds::Own { uid, gid },

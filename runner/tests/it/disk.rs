@@ -54,20 +54,13 @@ fn is_as_before(folder: &Path, before: &BTreeMap<PathBuf, String>) {
     assert!(differs.is_empty(), "{differs:#?}");
 }
 
-/// An error as it was meant, whatever the width of the page made of it.
-fn flat(text: &str) -> String {
-    text.chars()
-        .filter(|c| !c.is_whitespace() && !matches!(c, '│' | '├' | '─' | '▶' | '╰' | '×'))
-        .collect()
-}
-
 impl Ran {
     /// Refused or failed by the runner, and these words are in the error.
     #[track_caller]
     fn failed(self, words: &[&str]) -> Self {
         let ran = self.ended(125);
         for part in words {
-            assert!(flat(&ran.err).contains(&flat(part)), "{part}: {ran:#?}");
+            assert!(ran.says(part), "{part}: {ran:#?}");
         }
         ran
     }

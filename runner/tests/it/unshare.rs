@@ -132,7 +132,7 @@ fn what_it_cannot_show_is_refused_and_not_planned() {
             );
             let ran = world.run(&line).ended(code);
             assert!(
-                ran.err.contains("shows the host's files as they are"),
+                ran.says("shows the host's files as they are"),
                 "{}",
                 ran.err
             );

@@ -401,7 +401,20 @@ pub(crate) struct Ran {
     pub(crate) err: String,
 }
 
+/// An error as it was meant, whatever the width of the page made of it.
+pub(crate) fn flat(text: &str) -> String {
+    text.chars()
+        .filter(|c| !c.is_whitespace() && !matches!(c, '│' | '├' | '─' | '▶' | '╰' | '×'))
+        .collect()
+}
+
 impl Ran {
+    /// Whether these words are on stderr, whatever the width of the page made of them.
+    #[must_use]
+    pub(crate) fn says(&self, words: &str) -> bool {
+        flat(&self.err).contains(&flat(words))
+    }
+
     pub(crate) fn of(output: Output) -> Self {
         Self {
             code: output.status.code(),

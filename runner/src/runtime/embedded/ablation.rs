@@ -26,7 +26,10 @@ use ledger::facts::policy::{NetworkMode, Policy};
 use crate::mechanism::identity::IdentitySpec;
 use crate::mechanism::owners::{ChooseIdsError, HostIds};
 use crate::mechanism::seccomp::Families;
-use crate::plan::{Job, Plan};
+use crate::plan::{Job, LaunchError, Plan};
+use crate::sys::clone::Placeholder;
+
+use super::{error_chain, namespaces};
 
 /// Whether `control` can be left out of this job.
 pub(in crate::runtime) fn is_possible(control: Control, job: &Job) -> bool {
@@ -47,8 +50,8 @@ pub(in crate::runtime) fn is_host_root(job: &Job) -> bool {
 }
 
 /// The ids on the host.
-pub(in crate::runtime) fn host_ids(job: &Job) -> Result<HostIds, ChooseIdsError> {
-    let ids = HostIds::choose(job.as_root || is_host_root(job))?;
+pub(in crate::runtime) fn host_ids(job: &Job) -> Result<HostIds, LaunchError> {
+    let ids = HostIds::choose(job.as_root || is_host_root(job)).map_err(not_chosen)?;
     Ok(match ids {
         // Groups are kept.
         HostIds::Subordinate { uid, gid, .. } if job.leaves_out(Control::User) => {
@@ -56,6 +59,18 @@ pub(in crate::runtime) fn host_ids(job: &Job) -> Result<HostIds, ChooseIdsError>
         }
         ids => ids,
     })
+}
+
+/// Ids are for a namespace: where none can be made, that is what is wrong, whatever else is.
+fn not_chosen(error: ChooseIdsError) -> LaunchError {
+    match Placeholder::new(namespaces::NEEDED) {
+        Err(refused) => LaunchError::Namespaces {
+            errno: crate::sys::errno_name(&refused),
+        },
+        Ok(_) => LaunchError::Step {
+            what: error_chain(&error),
+        },
+    }
 }
 
 /// The ids inside where `user` is left out: root's, or where the policy itself says that, the caller's.

@@ -78,9 +78,7 @@ impl Runtime for Embedded {
     fn begin(&self, policy: &Policy, job: &Job, streams: Streams) -> Result<Begun, LaunchError> {
         let wanted = wanted(policy, job);
         let mut outcomes = Outcomes::default();
-        let mut ids = ablation::host_ids(job).map_err(|error| LaunchError::Step {
-            what: error_chain(&error),
-        })?;
+        let mut ids = ablation::host_ids(job)?;
         let possible = possible_namespaces(wanted, &mut outcomes)?;
         let limits = plan::limits(policy, job, OWN_TASKS);
         let mut group = None;

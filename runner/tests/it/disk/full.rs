@@ -5,9 +5,9 @@ use std::process::Command;
 
 use ledger::finding::Code;
 
-use super::{flat, snapshot};
+use super::snapshot;
 use crate::evidence::{evidence, walked};
-use crate::world::{Ran, World, is_root, program, ready, skip};
+use crate::world::{Ran, World, flat, is_root, program, ready, skip};
 
 /// Facts of the host may change under a test, and then a record says so.
 fn without_hosts(kinds: &[&'static str]) -> Vec<&'static str> {
@@ -97,7 +97,7 @@ fn a_record_that_is_lost_after_the_run_is_said_to_be() {
         }
         let ran = ran.failed(&words);
         let lost = "the workload ran, and its execution record is lost: only record";
-        assert!(flat(&ran.err).contains(&flat(lost)), "{fault}: {ran:#?}");
+        assert!(ran.says(lost), "{fault}: {ran:#?}");
         assert_eq!(ran.out, "ran\n", "{fault}: {ran:#?}");
         // A crash leaves no more than that; nobody is accused of tampering.
         let (_, findings) = walked(&world.ledger());
