@@ -22,7 +22,7 @@ use super::interrupt::Interrupts;
 use super::ledger as ledgers;
 use super::{FAILED, Global, USAGE, report};
 use crate::measure::arms::{ArmError, Bench};
-use crate::measure::gate::{ParseRequirementError, Requirement, objections};
+use crate::measure::gate::{ParseRequirementError, Requirement, UnknownCellError, objections};
 use crate::measure::lanes::{OpenMore, Progress};
 use crate::measure::listen::own_addresses;
 use crate::measure::matrix::Measured;
@@ -101,6 +101,15 @@ enum MatrixError {
     #[error("--require is not understood")]
     #[diagnostic(code(runner::matrix::require))]
     Requirement(#[from] ParseRequirementError),
+    /// A requirement that nothing can meet.
+    #[error(transparent)]
+    #[diagnostic(
+        code(runner::matrix::require_nothing),
+        help(
+            "`--runtime` names what is measured, `--suite` with what; docs/probes.md lists the checks"
+        )
+    )]
+    UnknownCell(#[from] UnknownCellError),
     /// The host.
     #[error(transparent)]
     #[diagnostic(transparent)]
@@ -191,7 +200,7 @@ impl MatrixError {
             Self::Interrupted { signal, .. } => {
                 u8::try_from(*signal as i32).map_or(FAILED, |number| 128 + number)
             }
-            Self::Policy(_) | Self::Suite(_) | Self::Requirement(_) => USAGE,
+            Self::Policy(_) | Self::Suite(_) | Self::Requirement(_) | Self::UnknownCell(_) => USAGE,
             Self::Ledger(_)
             | Self::Host(_)
             | Self::Arm(_)
@@ -253,7 +262,16 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
         Some(folder) => third_party(folder, program)?,
         None => own(SUITE, program)?,
     };
-    let Chosen { runtimes, missing } = choose(args)?;
+    let Chosen {
+        runtimes,
+        missing,
+        names,
+    } = choose(args)?;
+    let checks = suite.suite.checks();
+    let checks: Vec<&str> = checks.iter().map(String::as_str).collect();
+    for requirement in &requirements {
+        requirement.is_measurable(&names, &checks)?;
+    }
     if runtimes.is_empty() {
         return Err(MatrixError::Nothing);
     }
@@ -413,6 +431,8 @@ struct Chosen {
     runtimes: Vec<Box<dyn Runtime>>,
     /// What is to be said of those that were named and cannot.
     missing: Vec<String>,
+    /// All of them, by what cells call them.
+    names: Vec<String>,
 }
 
 fn choose(args: &MatrixArgs) -> Result<Chosen, MatrixError> {
@@ -422,9 +442,10 @@ fn choose(args: &MatrixArgs) -> Result<Chosen, MatrixError> {
         args.runtime.iter().map(String::as_str).collect()
     };
     let allowed = args.allow_native || native_is_allowed();
-    let (mut runtimes, mut missing) = (Vec::new(), Vec::new());
+    let (mut runtimes, mut missing, mut names) = (Vec::new(), Vec::new(), Vec::new());
     for name in asked {
         let runtime = choose_runtime(name, allowed)?;
+        names.push(runtime.id().to_owned());
         let Some(why) = runtime.is_missing() else {
             runtimes.push(runtime);
             continue;
@@ -434,7 +455,11 @@ fn choose(args: &MatrixArgs) -> Result<Chosen, MatrixError> {
             missing.push(format!("{name} was named, and nothing of it was measured"));
         }
     }
-    Ok(Chosen { runtimes, missing })
+    Ok(Chosen {
+        runtimes,
+        missing,
+        names,
+    })
 }
 
 /// The probe program as a file that sandboxes can show: in a folder of its own, named by its content.

@@ -125,6 +125,12 @@ pub trait Runtime: Sync {
         false
     }
 
+    /// Whether it may do something for `control`, which a measurement then leaves out to see what comes through.
+    fn serves(&self, control: Control) -> bool {
+        let _ = control;
+        true
+    }
+
     /// Why it can do nothing at all here: its program is not installed.
     fn is_missing(&self) -> Option<Why> {
         None

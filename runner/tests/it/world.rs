@@ -401,6 +401,24 @@ pub(crate) struct Ran {
     pub(crate) err: String,
 }
 
+/// A line of arguments, run by a shell that did something to itself before.
+pub(crate) fn in_bash(world: &World, bash: &Path, before: &str, line: &str) -> Ran {
+    let runner = world.command(line.split_whitespace());
+    let mut command = Command::new(bash);
+    command
+        .args(["-c", &format!("{before}; exec \"$0\" \"$@\"")])
+        .arg(runner.get_program())
+        .args(runner.get_args())
+        .env_clear()
+        .stdout(Stdio::null());
+    let variables = runner.get_envs();
+    command.envs(variables.filter_map(|(name, value)| Some((name, value?))));
+    if let Some(folder) = runner.get_current_dir() {
+        command.current_dir(folder);
+    }
+    Ran::of(command.output().unwrap())
+}
+
 /// An error as it was meant, whatever the width of the page made of it.
 pub(crate) fn flat(text: &str) -> String {
     text.chars()
