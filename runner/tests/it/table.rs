@@ -157,12 +157,8 @@ fn compare(runtime: &str, table: &Table, declares: Option<&dyn Fn(&str) -> bool>
             }
         }
     }
-    let host = &table.host;
-    assert!(
-        wrong.is_empty(),
-        "{runtime}:\n{}\n{host:?}",
-        wrong.join("\n")
-    );
+    let host = &table.host.0;
+    assert!(wrong.is_empty(), "{runtime}:\n{}\n{host}", wrong.join("\n"));
     assert!(
         expected.is_empty(),
         "{runtime}: not measured: {:?}",

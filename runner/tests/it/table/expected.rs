@@ -10,7 +10,7 @@ use super::{
     Came, Contained, Escaped, FORBIDDEN, NOT_CALIBRATED, PATH_PRESENT, SILENCE, TWIN_FAILED,
     UNAVAILABLE,
 };
-use crate::world::is_root;
+use crate::world::{is_root, program};
 
 /// Sandboxes of the runner's plan.
 const SANDBOXES: &str = "embedded bwrap";
@@ -139,6 +139,15 @@ const USERS_DEVICE: Because = Seen(
     has_device_for_users,
 );
 
+const MORE_IDS: Because = Seen("subordinate ids", || {
+    let name = nix::unistd::User::from_uid(nix::unistd::geteuid());
+    let name = name.unwrap().map(|user| format!("{}:", user.name));
+    let table = std::fs::read_to_string("/etc/subgid").unwrap_or_default();
+    let has = |name: &String| table.lines().any(|line| line.starts_with(name));
+    // Of users that root makes up here there is no name.
+    !is_root() && program("newgidmap").is_some() && name.is_some_and(|name| has(&name))
+});
+
 /// What a row changes.
 struct Difference {
     runtimes: &'static str,
@@ -217,9 +226,21 @@ const DIFFERENCES: &[Difference] = &[
     gap(&[USER, NO_PIDS], Escaped, "processes/*"),
     gap(&[USER, NO_CPU], Escaped, "cpu/*"),
     gap(&[NO_GROUPS], Escaped, LIMITED),
-    // Supplementary groups stay; that the caller is the host's own user shows nothing as before.
-    gap(&[USER, MORE_GROUPS], Escaped, "user/inside"),
+    // Supplementary groups stay, of ids that are mapped nowhere inside; those of subordinate ids can be dropped.
+    gap(&[USER, MORE_GROUPS], Contained, "user/inside"),
     gap(&[USER, MORE_GROUPS], FORBIDDEN, "user/host"),
+    other(
+        SANDBOXES,
+        &[USER, MORE_GROUPS, MORE_IDS],
+        Contained,
+        "user/inside",
+    ),
+    other(
+        SANDBOXES,
+        &[USER, MORE_GROUPS, MORE_IDS],
+        FORBIDDEN,
+        "user/host",
+    ),
 ];
 
 /// Checks of what control groups limit.
