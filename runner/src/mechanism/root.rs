@@ -3,122 +3,25 @@
 //! Sources are opened before the new root covers anything; mounts are restricted before they are attached;
 //! targets are resolved inside the new root, so no link in a brought-in folder leads a mount elsewhere.
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
+use nix::fcntl::{OFlag, openat};
 use nix::mount::MsFlags;
-use nix::sys::stat::{Mode, mkdirat};
-use serde::{Deserialize, Serialize};
+use nix::sys::stat::Mode;
 
 use super::{Failure, Outcomes, mounts};
 use crate::sys::fault;
 use crate::sys::mount::{self, Attributes};
 
-/// What the tree is made of, in order; parents are made as needed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RootSpec {
-    /// Put in place one after the other.
-    pub entries: Vec<Entry>,
-    /// Folders or files, as the workload sees them, that only init's own masks may cover.
-    pub masks: Vec<Mask>,
-}
+mod inside;
+mod spec;
 
-/// One thing in the tree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// Where.
-    #[serde(with = "path_bytes")]
-    pub path: PathBuf,
-    /// What.
-    pub what: What,
-}
-
-/// The kinds of things in the tree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum What {
-    /// An empty folder.
-    Folder,
-    /// A file with this content.
-    File {
-        /// What it holds.
-        content: Vec<u8>,
-        /// Permission bits.
-        mode: u32,
-    },
-    /// A symbolic link.
-    Link(#[serde(with = "path_bytes")] PathBuf),
-    /// A file system in memory, empty.
-    Memory {
-        /// Permission bits.
-        mode: u32,
-        /// Size cap in bytes; the kernel's default (half of memory) without.
-        bytes: Option<u64>,
-    },
-    /// Something of the host.
-    Bind {
-        /// What of it.
-        source: Source,
-        /// No writes to it or to anything mounted below it.
-        read_only: bool,
-        /// It is a device node.
-        device: bool,
-        /// It may be missing.
-        optional: bool,
-    },
-    /// A proc of the new pid namespace.
-    Processes,
-    /// Pseudo-terminals of its own.
-    Terminals,
-    /// POSIX message queues of the new IPC namespace.
-    MessageQueues,
-}
-
-/// What of the host is brought in.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Source {
-    /// What init finds at this path, before the new root covers anything.
-    Path(#[serde(with = "path_bytes")] PathBuf),
-    /// A detached mount that was planted at this descriptor number.
-    Planted(i32),
-}
-
-/// How something is covered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Mask {
-    /// Bound onto itself, read-only.
-    ReadOnly(#[serde(with = "path_bytes")] PathBuf),
-    /// Covered by an empty read-only folder or by /dev/null.
-    Empty(#[serde(with = "path_bytes")] PathBuf),
-}
-
-/// Paths as bytes: they need not be UTF-8.
-pub mod path_bytes {
-    use std::ffi::OsString;
-    use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-    use std::path::{Path, PathBuf};
-
-    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
-
-    /// Writes the bytes of a path.
-    ///
-    /// # Errors
-    /// The serializer's.
-    pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-        path.as_os_str().as_bytes().serialize(serializer)
-    }
-
-    /// Reads the bytes of a path.
-    ///
-    /// # Errors
-    /// The deserializer's.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
-        Vec::<u8>::deserialize(deserializer).map(|bytes| PathBuf::from(OsString::from_vec(bytes)))
-    }
-}
+pub(super) use inside::open_inside;
+use inside::{attach, folder, parent};
+pub use spec::*;
 
 /// The tree, attached somewhere in this mount namespace and not yet this process's root.
 #[derive(Debug)]
@@ -491,61 +394,4 @@ fn open_path(path: &str) -> io::Result<OwnedFd> {
         OFlag::O_PATH | OFlag::O_CLOEXEC,
         Mode::empty(),
     )?)
-}
-
-/// Opens a path as if `root` were `/`: links lead nowhere else.
-pub(super) fn open_inside(root: BorrowedFd<'_>, path: &Path, flags: OFlag) -> io::Result<OwnedFd> {
-    let how = OpenHow::new()
-        .flags(flags | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    Ok(openat2(root, path, how)?)
-}
-
-fn attach(root: &OwnedFd, path: &Path, mounted: &OwnedFd, is_folder: bool) -> io::Result<()> {
-    let target = if is_folder {
-        folder(root, path)?
-    } else {
-        file(root, path)?
-    };
-    mount::attach(mounted.as_fd(), target.as_fd())
-}
-
-/// The folder at `path` in the new root, made with its parents where it is missing.
-fn folder(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
-    match open_inside(root.as_fd(), path, flags) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        found => return found,
-    }
-    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    };
-    let parent = folder(root, above)?;
-    mkdirat(&parent, name, Mode::from_bits_truncate(0o755))?;
-    open_inside(root.as_fd(), path, flags)
-}
-
-/// The file at `path` in the new root, made empty where it is missing.
-fn file(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
-    if let Ok(found) = open_inside(root.as_fd(), path, OFlag::O_PATH) {
-        return Ok(found);
-    }
-    let (parent, name) = parent(root, path)?;
-    let flags = OFlag::O_CREAT | OFlag::O_WRONLY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
-    drop(openat(
-        &parent,
-        name,
-        flags,
-        Mode::from_bits_truncate(0o644),
-    )?);
-    open_inside(root.as_fd(), path, OFlag::O_PATH)
-}
-
-fn parent<'a>(root: &OwnedFd, path: &'a Path) -> io::Result<(OwnedFd, &'a OsStr)> {
-    let name = path
-        .file_name()
-        .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
-    let above = path.parent().unwrap_or(Path::new("/"));
-    debug_assert!(!name.as_bytes().is_empty());
-    Ok((folder(root, above)?, name))
 }
