@@ -50,7 +50,7 @@ runner failed, no runtime can be used here, a record cannot be kept, or the outp
 #[derive(Debug, Args)]
 #[command(after_help = STATUSES)]
 pub(super) struct MatrixArgs {
-    /// Measure this runtime; may be repeated [default: those of embedded, bwrap and unshare that are installed]
+    /// Measure this runtime; may be repeated, for another one each time [default: those of embedded, bwrap and unshare that are installed]
     #[arg(long, value_name = "RUNTIME", action = ArgAction::Append)]
     runtime: Vec<String>,
     /// A policy of the catalogue, or a file
@@ -118,6 +118,15 @@ enum MatrixError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Arm(#[from] ArmError),
+    /// A runtime, or another one of its name, a second time: its cells could not be told from the first one's.
+    #[error("--runtime: {0} is named twice, and a matrix has one column for each runtime")]
+    #[diagnostic(
+        code(runner::matrix::twice),
+        help(
+            "name each runtime once; give templates an `id` each; to measure again, run `runner matrix` again"
+        )
+    )]
+    Twice(String),
     /// Ctrl-C and its like.
     #[error("ended by {signal}: {done} of {all} runs of {runtime} are recorded, and no matrix")]
     #[diagnostic(code(runner::matrix::interrupted))]
@@ -200,7 +209,11 @@ impl MatrixError {
             Self::Interrupted { signal, .. } => {
                 u8::try_from(*signal as i32).map_or(FAILED, |number| 128 + number)
             }
-            Self::Policy(_) | Self::Suite(_) | Self::Requirement(_) | Self::UnknownCell(_) => USAGE,
+            Self::Policy(_)
+            | Self::Suite(_)
+            | Self::Requirement(_)
+            | Self::UnknownCell(_)
+            | Self::Twice(_) => USAGE,
             Self::Ledger(_)
             | Self::Host(_)
             | Self::Arm(_)
@@ -445,6 +458,9 @@ fn choose(args: &MatrixArgs) -> Result<Chosen, MatrixError> {
     let (mut runtimes, mut missing, mut names) = (Vec::new(), Vec::new(), Vec::new());
     for name in asked {
         let runtime = choose_runtime(name, allowed)?;
+        if names.iter().any(|name| name == runtime.id()) {
+            return Err(MatrixError::Twice(runtime.id().to_owned()));
+        }
         names.push(runtime.id().to_owned());
         let Some(why) = runtime.is_missing() else {
             runtimes.push(runtime);

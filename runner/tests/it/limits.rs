@@ -23,6 +23,7 @@ macro_rules! limited {
 }
 
 mod bubblewrap;
+mod unwritable;
 
 /// Touches so many MiB, 40 at a time.
 const TOUCH: &str = "

@@ -179,7 +179,7 @@ impl World {
     }
 
     /// Runs everything from now on in a mount namespace in which `script` has mounted things; says why not when
-    /// this host makes none. `$1` is this world's folder.
+    /// this host makes none. `$1` is this world's folder. The caller stays who it is: root mounts, and becomes an ordinary user then.
     pub(crate) fn mounted(&mut self, script: &str) -> Result<(), String> {
         let unshare = program("unshare").ok_or("no unshare (util-linux)")?;
         let mut before: Vec<OsString> = vec![unshare.into()];
@@ -197,7 +197,7 @@ impl World {
         if !tried.status.success() {
             return Err(String::from_utf8_lossy(&tried.stderr).trim().to_owned());
         }
-        self.before = before;
+        self.before.splice(0..0, before);
         Ok(())
     }
 
