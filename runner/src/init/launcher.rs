@@ -29,7 +29,7 @@ use super::wire::{
 use super::{FAILED, OwnTerminal};
 use crate::mechanism::{Failure, Outcomes};
 use crate::sys::process::Ended;
-use crate::sys::{identity, process};
+use crate::sys::{fault, identity, process};
 use handed::{Handed, Ours};
 
 /// Longest description of what the program made, in bytes; a dozen numbers stay far below.
@@ -243,11 +243,17 @@ impl Running {
             match serde_json::from_slice::<Made>(&text) {
                 Ok(made) if made.child_pid > 1 => {
                     let pid = made.child_pid;
-                    let opened = process::open(pid);
-                    let opened =
-                        opened.map_err(|error| Failure::call("find the first process", &error))?;
-                    self.first = Some((pid, opened));
-                    return Ok(pid);
+                    return match process::open(pid) {
+                        Ok(opened) => {
+                            self.first = Some((pid, opened));
+                            Ok(pid)
+                        }
+                        // It said why, and so does the program.
+                        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
+                            Err(self.why_it_ended())
+                        }
+                        Err(error) => Err(Failure::call("find the first process", &error)),
+                    };
                 }
                 Err(error) if error.is_eof() && text.len() < MAX_STATUS => {}
                 Ok(_) | Err(_) => {
@@ -327,8 +333,10 @@ impl Running {
         };
         if let Some(limit) = spec.open_files {
             // Of the first process as well: the workload may be able to write to its memory.
-            let limited = process::limit_open_files(workload, limit)
-                .and_then(|()| process::limit_open_files(first, limit));
+            let limited = fault::guard("limit-files", || {
+                process::limit_open_files(workload, limit)?;
+                process::limit_open_files(first, limit)
+            });
             outcomes.note(
                 "limit-files",
                 limited.map_err(|error| Failure::call(format!("RLIMIT_NOFILE {limit}"), &error)),
