@@ -184,7 +184,7 @@ fn build(
     meanwhile: &mut dyn FnMut(),
 ) -> Result<Launch, LaunchError> {
     let ids = begun.ids.take().ok_or_else(no_ids)?;
-    let mut prepared = Prepared::new(plan, &ids, wanted, None)?;
+    let mut prepared = Prepared::new(plan, &ids, wanted, begun.group.as_ref())?;
     let inside = begin::inside(&plan.policy, &plan.job, &ids);
     let full = &prepared.spec;
     let arguments = Arguments {
