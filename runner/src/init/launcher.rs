@@ -26,6 +26,7 @@ use super::patience::read_full;
 use super::wire::{
     self, FromInit, LauncherReport, LauncherSpec, ProgramReport, ProgramSpec, Report, Spec, ToInit,
 };
+use super::workload::OOM_SCORE;
 use super::{FAILED, OwnTerminal};
 use crate::mechanism::{Failure, Outcomes};
 use crate::sys::process::Ended;
@@ -331,6 +332,13 @@ impl Running {
             self.await_gate(control)?;
             child_of(first)?
         };
+        // Where memory runs out the workload is killed, and not what says how it ended.
+        let score = format!("/proc/{workload}/oom_score_adj");
+        outcomes.note(
+            "oom-score",
+            std::fs::write(score, OOM_SCORE)
+                .map_err(|error| Failure::call("raise the OOM score", &error)),
+        );
         if let Some(limit) = spec.open_files {
             // Of the first process as well: the workload may be able to write to its memory.
             let limited = fault::guard("limit-files", || {

@@ -147,7 +147,10 @@ fn auto_takes_bwrap_where_embedded_cannot_and_says_so() {
         let run = world.last();
         assert_eq!(run.start.runtime.id, "bwrap");
         let reason = run.reason("filesystem").unwrap();
-        assert_eq!(reason, format!("launcher-failed (bwrap: cannot today; {instead})"));
+        assert_eq!(
+            reason,
+            format!("launcher-failed (bwrap: cannot today; {instead})")
+        );
     }
     // Nor is a program that is not found.
     let ran = world.exec("", &["/no/such/program"]).ended(127);

@@ -81,7 +81,9 @@ fn under_bwrap(mechanism: &str, kind: &str) -> Rests {
         | ("new-session" | "base-filter" | "seccomp", _) => Nothing("bubblewrap makes this call"),
         ("landlock", _) => Nothing("bubblewrap knows nothing of it"),
         ("set-ids" | "capabilities", _) if is_root() => Everything,
-        ("set-ids" | "set-groups" | "capabilities" | "idmap" | "mount-setattr", _) if !is_root() => {
+        ("set-ids" | "set-groups" | "capabilities" | "idmap" | "mount-setattr", _)
+            if !is_root() =>
+        {
             Nothing("nobody but root takes another id first, or maps owners")
         }
         ("set-groups", _) if program("setpriv").is_none() => when_it_fails(mechanism),

@@ -133,7 +133,9 @@ fn exit_statuses_are_the_workloads_own() {
     for (runtime, flags) in sandboxes("exit_statuses_are_the_workloads_own") {
         let flags = format!("-q {flags}");
         for status in [0, 1, 2, 77, 124, 125, 126, 127, 128, 255] {
-            world.sh(&flags, &format!("exit {status}"), &[]).ended(status);
+            world
+                .sh(&flags, &format!("exit {status}"), &[])
+                .ended(status);
             let result = world.last().execution.result;
             assert_eq!(result.exit_code.map(i32::from), Some(status), "{runtime}");
         }
@@ -202,10 +204,17 @@ fn a_folder_to_start_in_must_be_there_inside() {
             ran.ended(0).out.trim_end().to_owned()
         };
         let shown = folder.display();
-        assert_eq!(starts_in(&format!("--read {shown} -C {shown}")), shown.to_string());
+        assert_eq!(
+            starts_in(&format!("--read {shown} -C {shown}")),
+            shown.to_string()
+        );
         let ran = world.exec(&format!("{flags} -C /no/such/folder"), &["pwd"]);
         let ran = ran.ended(125);
-        assert!(ran.err.contains("/no/such/folder"), "{runtime}: {}", ran.err);
+        assert!(
+            ran.err.contains("/no/such/folder"),
+            "{runtime}: {}",
+            ran.err
+        );
         // The caller's own folder, where it is shown.
         let work = world.path("home/work").display().to_string();
         assert_eq!(starts_in(&format!("--read {work}")), work);

@@ -221,7 +221,11 @@ fn the_workload_begins_with_no_signal_blocked_or_ignored() {
             let sets: Vec<&str> = ran.out.lines().collect();
             assert_eq!(sets.len(), 4, "{}", ran.out);
             for set in sets {
-                assert!(set.ends_with("\t0000000000000000"), "{runtime} {more}: {}", ran.out);
+                assert!(
+                    set.ends_with("\t0000000000000000"),
+                    "{runtime} {more}: {}",
+                    ran.out
+                );
             }
         }
     }

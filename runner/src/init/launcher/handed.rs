@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 
 use super::{gate, stage};
 use crate::init::wire::{LauncherReport, LauncherSpec, Spec, Word};
-use crate::init::{FAILED, OwnTerminal, workload};
+use crate::init::{FAILED, OwnTerminal};
 use crate::sys::{descriptor, identity, process, terminal};
 
 /// What a terminal's keys send to its foreground process group (termios(3): VINTR, VQUIT, VSUSP).
@@ -163,10 +163,6 @@ impl Handed {
         keys.thread_set_mask()?;
         // Whatever ends this process: nothing of the sandbox outlives it.
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
-        // Raising one's own score takes a dumpable process; nothing hostile runs yet. No control rests on it.
-        let _ = identity::set_dumpable(true)
-            .and_then(|()| std::fs::write("/proc/self/oom_score_adj", workload::OOM_SCORE))
-            .and_then(|()| identity::set_dumpable(false));
         match own_terminal {
             // A session that the program began would have no terminal.
             Some(own) => {

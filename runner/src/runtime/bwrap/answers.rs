@@ -66,7 +66,10 @@ pub(super) fn answer(program: &Installed, control: Control, policy: &Policy, job
         Control::Syscalls if GATE_CALLS.iter().any(|call| !is_open(policy, call)) => {
             Answer::Cannot(Why {
                 reason: Reason::LAUNCH_CALLS_DENIED,
-                detail: Some(format!("and {}, for this runtime", GATE_CALLS.join(" and "))),
+                detail: Some(format!(
+                    "and {}, for this runtime",
+                    GATE_CALLS.join(" and ")
+                )),
             })
         }
         Control::Ipc if !ablation::has_own_network(policy, job) => {

@@ -34,8 +34,7 @@ fn fake(bin: &std::path::Path, otherwise: &str) {
 /// A world in which bubblewrap ends with these words where it is told `option`.
 pub(super) fn refuses(world: World, option: &str, words: &str) -> World {
     let (world, bin) = first_in_path(world, false);
-    let otherwise =
-        format!("case \" $* \" in *' {option} '*) echo '{words}' >&2; exit 1;; esac");
+    let otherwise = format!("case \" $* \" in *' {option} '*) echo '{words}' >&2; exit 1;; esac");
     fake(&bin, &otherwise);
     world
 }

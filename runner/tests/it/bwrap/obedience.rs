@@ -34,10 +34,7 @@ const LEFT_OUT: [(&str, Then); 19] = [
     // The launcher ends it all the same.
     ("--die-with-parent", Without(&[])),
     // The policy's filter; what holds it stays open.
-    (
-        "--add-seccomp-fd *",
-        Without(&["syscalls", "descriptors"]),
-    ),
+    ("--add-seccomp-fd *", Without(&["syscalls", "descriptors"])),
     ("--dev /dev", NotBuilt),
     ("--proc /proc", NotBuilt),
     ("--remount-ro /", Without(&["filesystem"])),

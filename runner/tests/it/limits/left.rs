@@ -64,16 +64,28 @@ fn all_below(folder: &Path) -> Vec<PathBuf> {
 /// Workloads that use up what there is, and what they end with; `$1` is a number that stands nowhere else.
 const HOSTILE: [(&str, &[i32]); 7] = [
     // Memory: the last of the pipe keeps all.
-    ("head -c 200000000 /dev/zero | tail >/dev/null; exit 3", &[3]),
+    (
+        "head -c 200000000 /dev/zero | tail >/dev/null; exit 3",
+        &[3],
+    ),
     // Files in memory, more than the limit; whoever is killed for it.
-    ("for i in 1 2 3; do head -c 30000000 /dev/zero >/tmp/$i; done; exit 4", &[4, 137]),
+    (
+        "for i in 1 2 3; do head -c 30000000 /dev/zero >/tmp/$i; done; exit 4",
+        &[4, 137],
+    ),
     // A bomb. Whether the shell finds room for its own next process is chance.
     ("bomb() { bomb | bomb & }; bomb; exit 5", &[2, 5]),
-    ("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; exit 6", &[6]),
+    (
+        "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; exit 6",
+        &[6],
+    ),
     // What is left behind by who ends, and by who is killed.
     ("sleep $1 & setsid sleep $1 & exit 7", &[7]),
     ("sleep $1 & kill -9 $$", &[137]),
-    ("head -c 40000000 /dev/zero | tail -c 40000000 >/dev/null; exit 8", &[8]),
+    (
+        "head -c 40000000 /dev/zero | tail -c 40000000 >/dev/null; exit 8",
+        &[8],
+    ),
 ];
 
 #[test]
@@ -117,7 +129,9 @@ fn leaves_nothing(on: Limited) {
     let runs = on.world.evidence().runs();
     assert_eq!(runs.len(), 200);
     // The two that are killed for memory are.
-    let kills = runs.iter().map(|run| super::observed(run).oom_kills.unwrap().value());
+    let kills = runs
+        .iter()
+        .map(|run| super::observed(run).oom_kills.unwrap().value());
     assert!(kills.filter(|kills| *kills > 0).count() >= 29, "{runtime}");
 }
 
