@@ -136,6 +136,11 @@ pub trait Runtime: Sync {
         None
     }
 
+    /// Why the runtime that comes first was not taken, where this one was chosen (`instead of embedded: no-user-namespace (EPERM)`).
+    fn instead(&self) -> Option<String> {
+        None
+    }
+
     /// Tries on this host what a plan needs of its program; nothing of the workload's is looked at, and nothing stays.
     ///
     /// # Errors

@@ -142,6 +142,14 @@ fn chain(error: &dyn std::error::Error) -> String {
     }
 }
 
+/// A reason with a further detail; its word stays the first.
+fn also(reason: &str, detail: &str) -> String {
+    match reason.strip_suffix(')') {
+        Some(open) => format!("{open}; {detail})"),
+        None => format!("{reason} ({detail})"),
+    }
+}
+
 /// Records a run that did not come about.
 pub(super) fn not_executed(
     recorder: &mut Recorder<'_, '_>,
@@ -151,12 +159,19 @@ pub(super) fn not_executed(
     now: &dyn Fn() -> Result<Stamp, RunError>,
 ) -> Result<Finished, RunError> {
     let NoRun {
-        controls,
+        mut controls,
         reason,
         errno,
-        obstacle,
+        mut obstacle,
         runs_without,
     } = no_run;
+    let is_runtimes = matches!(reason, NotExecuted::Refused | NotExecuted::LaunchFailed);
+    if let Some(instead) = runtime.instead().filter(|_| is_runtimes) {
+        for gap in &mut controls.unsupported {
+            gap.reason = also(&gap.reason, &instead);
+        }
+        obstacle = format!("{obstacle}; runtime {}, {instead}", runtime.id());
+    }
     let start = recorder.start(plan, runtime, None, controls.clone(), &now()?)?;
     let result = RunResult {
         duration_us: None,

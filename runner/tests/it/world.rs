@@ -79,6 +79,28 @@ macro_rules! ready {
 }
 pub(crate) use ready;
 
+/// The runtimes that isolate something and are installed here, with what has `exec` take them; says of a test which are not.
+pub(crate) fn runtimes(test: &str) -> Vec<(&'static str, &'static str)> {
+    let mut all = vec![("embedded", "--runtime embedded")];
+    for (name, flags) in [
+        ("bwrap", "--runtime bwrap"),
+        ("unshare", "--runtime unshare --best-effort"),
+    ] {
+        match program(name) {
+            Some(_) => all.push((name, flags)),
+            None => skip(test, format!("no {name}")),
+        }
+    }
+    all
+}
+
+/// Those of them that build a whole sandbox.
+pub(crate) fn sandboxes(test: &str) -> Vec<(&'static str, &'static str)> {
+    let mut all = runtimes(test);
+    all.retain(|(name, _)| *name != "unshare");
+    all
+}
+
 /// Why this host builds no sandbox, as `runner doctor` found by trying.
 pub(crate) fn no_sandbox() -> Option<&'static str> {
     static FOUND: OnceLock<Option<String>> = OnceLock::new();
