@@ -342,6 +342,7 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
     let mut used = Vec::new();
     let mut line = ProgressLine::new(global.quiet);
     for runtime in &runtimes {
+        line.begin(runtime.id());
         let show = &mut |progress: &Progress<'_>| line.show(progress);
         let one = bench.measure(runtime.as_ref(), &host, &mut ledger, more, show);
         line.clear();
@@ -567,14 +568,23 @@ fn say(global: &Global, table: &Table, suite: &Loaded) {
 /// One line on a terminal that says what is being done, once it takes a while.
 struct ProgressLine {
     began: Instant,
+    quiet: bool,
     on: bool,
     shown: bool,
 }
 
 impl ProgressLine {
+    /// Where no line shows what goes on, that something does.
+    fn begin(&self, runtime: &str) {
+        if !self.quiet && !self.on {
+            report::notice_line(&format!("measuring {runtime}"));
+        }
+    }
+
     fn new(quiet: bool) -> Self {
         Self {
             began: Instant::now(),
+            quiet,
             on: !quiet && io::stderr().is_terminal(),
             shown: false,
         }

@@ -36,7 +36,7 @@ pub enum ParseRequirementError {
     },
     /// No control of this name.
     #[error("{0}; a check is CONTROL/CHECK, such as network/tcp4")]
-    Target(#[from] ledger::facts::control::UnknownControl),
+    Target(ledger::facts::control::UnknownControl),
     /// Nothing stands before a `:` or behind a `/`.
     #[error(
         "{0:?} has no {1}; expected [RUNTIME:]CHECK|CONTROL=VERDICT, such as embedded:network/tcp4=contained"
@@ -84,7 +84,8 @@ impl FromStr for Requirement {
         if runtime.as_ref().is_some_and(String::is_empty) {
             return Err(empty("runtime before its `:`"));
         }
-        let _: Control = control_of(target).parse()?;
+        let known = control_of(target).parse::<Control>();
+        known.map_err(ParseRequirementError::Target)?;
         if target.ends_with('/') {
             return Err(empty("check behind its `/`"));
         }

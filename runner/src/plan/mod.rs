@@ -259,7 +259,9 @@ pub fn compile(policy: Policy, job: Job, runtime: &dyn Runtime) -> Result<Plan, 
     let environment = runtime.environment(&policy, &job);
     let cwd = runtime.cwd(&tree, &job);
     let requested = sorted(&policy.enforcement.required_controls);
-    let wanted = sorted(&policy.enforcement.wanted_controls);
+    let mut wanted = policy.enforcement.wanted_controls.clone();
+    wanted.extend(policy.set_unasked());
+    let wanted = sorted(&wanted);
     Ok(Plan {
         policy,
         requested,

@@ -60,12 +60,21 @@ pub(super) fn stands_in_the_way(
     }
 }
 
+/// `memory, cpu: REASON; disk: ANOTHER`.
 pub(super) fn missing(gaps: &[Unsupported]) -> String {
-    let gaps: Vec<String> = gaps
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for gap in gaps {
+        let (control, reason) = (gap.control.as_str(), gap.reason.as_str());
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, controls)) => controls.push(control),
+            None => reasons.push((reason, vec![control])),
+        }
+    }
+    let said: Vec<String> = reasons
         .iter()
-        .map(|gap| format!("{}: {}", gap.control, gap.reason))
+        .map(|(reason, controls)| format!("{}: {reason}", controls.join(", ")))
         .collect();
-    gaps.join("; ")
+    said.join("; ")
 }
 
 /// What a launch that did not come about means under this policy.

@@ -66,6 +66,20 @@ fn limited_with_python(test: &str) -> Vec<Limited> {
     limited(test)
 }
 
+/// Four processes with 24 MiB each at once.
+const FOUR: &str = "
+import os
+until, kept_open = os.pipe()
+for _ in range(4):
+    if os.fork() == 0:
+        os.close(kept_open)
+        kept = bytearray(24 << 20)
+        for at in range(0, len(kept), 4096): kept[at] = 1
+        os.read(until, 1)
+        os._exit(0)
+os.wait()
+";
+
 /// Touches so many MiB, 40 at a time.
 const TOUCH: &str = "
 import sys
@@ -199,9 +213,8 @@ fn who_runs_out_of_memory_is_killed_and_that_is_said() {
             ran.err
         );
 
-        // Four that are small enough each.
-        let script = "for i in 1 2 3 4; do python3 -c \"$1\" 24 & done; wait";
-        on.exec("--memory 48M", &["sh", "-c", script, "sh", TOUCH]);
+        // Four that are small enough each, and keep what they have until one of them is gone.
+        on.exec("--memory 48M", &["python3", "-c", FOUR]);
         assert!(observed(&on.world.last()).oom_kills.unwrap().value() > 0);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -227,6 +228,11 @@ impl World {
     pub(crate) fn install_runner(&mut self) {
         let copy = self.path("runner");
         std::fs::copy(&self.runner, &copy).unwrap();
+        // A child that another test forks meanwhile has the file open for writing until it executes its own program.
+        until("the copy can be executed", || {
+            let tried = Command::new(&copy).arg("--version").output();
+            !tried.is_err_and(|error| error.kind() == ErrorKind::ExecutableFileBusy)
+        });
         self.runner = copy;
     }
 
