@@ -146,6 +146,10 @@ fn watch(name: &CStr, folder: &CStr, life: RawFd, report: RawFd) -> io::Result<(
         let mut polled = [wait(LIFE), wait(signals)];
         // SAFETY: two pollfd that outlive the call.
         check(unsafe { libc::poll(polled.as_mut_ptr(), 2, -1) }.into())?;
+        // First, for then nobody reads: a report would be answered by SIGPIPE, which is one more to report.
+        if polled[0].revents != 0 {
+            return Ok(());
+        }
         if polled[1].revents != 0 {
             // SAFETY: an all-zero siginfo is a valid value.
             let mut got: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
@@ -160,8 +164,6 @@ fn watch(name: &CStr, folder: &CStr, life: RawFd, report: RawFd) -> io::Result<(
             // A full pipe holds thousands of reports already.
             // SAFETY: bytes is readable for its length.
             unsafe { libc::write(REPORTS, bytes.as_ptr().cast(), bytes.len()) };
-        } else if polled[0].revents != 0 {
-            return Ok(());
         }
     }
 }
@@ -227,6 +229,23 @@ mod tests {
             report(&canary).unwrap_err().kind(),
             io::ErrorKind::UnexpectedEof
         );
+    }
+
+    #[test]
+    fn a_signal_beside_the_end_of_its_maker_does_not_keep_it() {
+        let mut canary =
+            std::mem::ManuallyDrop::new(Canary::new(c"canary-of-test", c"/proc").unwrap());
+        process::kill(&canary.pidfd, libc::SIGSTOP).unwrap();
+        process::kill(&canary.pidfd, libc::SIGTERM).unwrap();
+        // What the kernel does when its maker ends.
+        let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        canary._life = null();
+        canary.reports = null();
+        process::kill(&canary.pidfd, libc::SIGCONT).unwrap();
+        let mut polled = [PollFd::new(canary.pidfd.as_fd(), PollFlags::POLLIN)];
+        let ended = poll(&mut polled, PollTimeout::from(20_000_u16)).unwrap();
+        drop(std::mem::ManuallyDrop::into_inner(canary));
+        assert_eq!(ended, 1);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use crate::evidence::walked;
 use crate::kills::moments::Numbers;
 use crate::matrix::{objects_to_nothing_else, some_rows, verdicts_in_order};
-use crate::world::{Ran, World, ready, skip, until};
+use crate::world::{PATIENCE, Ran, World, ready, skip, until};
 
 /// What the records say, also while runs go on.
 fn bodies(world: &World) -> Vec<Body> {
@@ -347,10 +347,7 @@ fn a_hundred(world: &World) {
         let output = child.wait_with_output().unwrap();
         if output.status.signal() == Some(9) {
             (done, killed) = (done + 1, killed + 1);
-            until(
-                &format!("all of {} ends, seed {seed}", pids.len()),
-                is_childless,
-            );
+            everything_ends(&format!("all of {} ends, seed {seed}", pids.len()));
         } else {
             // It had ended already: the machine has less to do than before.
             Ran::of(output).ended(0);
@@ -362,7 +359,7 @@ fn a_hundred(world: &World) {
     println!("{done} matrices, {killed} killed, {missed} ended before");
     assert_eq!((done, killed), (100, 20));
     Ran::of(command(&suites[3]).output().unwrap()).ended(0);
-    until("every process ends", is_childless);
+    everything_ends("every process ends");
     assert_eq!(left(world, &pids), Vec::<String>::new(), "seed {seed}");
     let state = world.path("state/containment-ledger");
     assert_eq!(names(&state.join("planted")), [""; 0]);
@@ -376,6 +373,35 @@ fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.collect()
+}
+
+/// Waits until this process has no child, and says what one does that does not end.
+fn everything_ends(what: &str) {
+    let until = Instant::now() + PATIENCE;
+    while !is_childless() {
+        if Instant::now() > until {
+            panic!("did not happen: {what}: {:#?}", children());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What each child of this process is and waits for (proc(5)).
+fn children() -> Vec<String> {
+    let own = std::process::id();
+    let read = |pid: &str, file: &str| {
+        let text = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        String::from_utf8_lossy(&text).replace('\0', " ")
+    };
+    let all = std::fs::read_dir("/proc").unwrap();
+    let pids = all.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    pids.filter(|pid| read(pid, "status").contains(&format!("PPid:\t{own}\n")))
+        .map(|pid| {
+            let files = ["cmdline", "status", "wchan", "syscall", "stack"];
+            let texts = files.map(|file| format!("{file}: {}", read(&pid, file)));
+            format!("{pid}: {}", texts.join("\n"))
+        })
+        .collect()
 }
 
 /// Whether this process has no child, after waiting for those that have ended: with each its sockets, namespaces and terminals

@@ -31,7 +31,7 @@ pub(crate) const SUPPORTED: [&str; 14] = [
     "files",
 ];
 /// How long anything may take that must happen soon.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Says that a test could not run here.
 pub(crate) fn skip(test: &str, reason: impl Display) {

@@ -1,6 +1,7 @@
 //! What runs with limits leave: nothing, also where the runner was killed.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -98,6 +99,7 @@ fn nothing_is_left_after_two_hundred_runs() {
 fn leaves_nothing(on: Limited) {
     let runtime = on.runtime;
     let (read, temporary) = (on.world.folder("in"), on.world.folder("temporary"));
+    let errors = on.world.path("errors");
     let base = on.world.path("");
     let base = base.to_str().unwrap().trim_end_matches('/');
     let seconds = format!("{}", 80_000 + std::process::id());
@@ -108,11 +110,20 @@ fn leaves_nothing(on: Limited) {
     for (script, codes) in HOSTILE.iter().cycle().take(200) {
         let mut command = on.command(&flags, &["sh", "-c", script, "sh", &seconds]);
         // What a bomb says is more than a pipe takes.
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let said = File::create(&errors).unwrap();
+        command.stdout(Stdio::null()).stderr(said);
         let mut child = command.env("TMPDIR", &temporary).spawn().unwrap();
         pids.push(child.id());
         let code = child.wait().unwrap().code().unwrap();
-        assert!(codes.contains(&code), "{runtime}: {script}: {code}");
+        if !codes.contains(&code) {
+            let said = std::fs::read(&errors).unwrap();
+            let said = String::from_utf8_lossy(&said);
+            let own: Vec<_> = said
+                .lines()
+                .filter(|line| line.contains("runner:"))
+                .collect();
+            panic!("{runtime}: {script}: {code}: {own:#?}");
+        }
     }
     assert_eq!(groups_of(&pids), Vec::<PathBuf>::new(), "{runtime}");
     for text in [&*seconds, base] {
