@@ -17,7 +17,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use super::OwnTerminal;
 use super::patience::{is_alone, read_full};
 use super::wire::{ProgramReport, ProgramSpec, Spec};
-use crate::mechanism::{Failure, Outcomes, landlock};
+use crate::mechanism::{Failure, Outcomes, group, landlock};
 use crate::sys::{descriptor, fault, filter, identity, process, terminal};
 
 /// How much likelier than pid 1 the workload is to be killed for lack of memory (proc_pid_oom_score_adj(5)).
@@ -376,6 +376,10 @@ fn apply(spec: &Spec, own_terminal: Option<&OwnTerminal>, outcomes: &mut Outcome
         );
     }
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+    if let Err(error) = process::leave_real_time() {
+        let failure = Failure::call("leave real-time scheduling", &error);
+        outcomes.note(group::Resource::Cpu.mechanism(), Err(failure));
+    }
     if let Some(limit) = spec.open_files {
         let limited = fault::guard("limit-files", || {
             Ok(setrlimit(Resource::RLIMIT_NOFILE, limit, limit)?)

@@ -342,7 +342,12 @@ fn take_signals(watch: &Watch<'_>, state: &mut State) -> io::Result<()> {
 
 fn end_tree(watch: &Watch<'_>, state: &mut State, now: Duration) -> io::Result<()> {
     if watch.owns_tree {
-        return kill(watch.first.unwrap_or(watch.init));
+        kill(watch.first.unwrap_or(watch.init))?;
+        if watch.first.is_none() {
+            return Ok(());
+        }
+        // The program that made the sandbox waits for that, but where somebody stopped it: who started it ends it, too, and is
+        // ended itself where it does not come to it.
     }
     // Without a pid namespace pid 1 kills its descendants itself.
     let _ = wire::send(watch.control, &ToInit::End);

@@ -61,6 +61,30 @@ pub fn limit_open_files(pid: libc::pid_t, limit: u64) -> io::Result<()> {
         .map(drop)
 }
 
+/// Takes this process out of real-time scheduling, for good: such tasks are not held to a limit on CPU time on kernels without
+/// groups of them (sched(7), setrlimit(2) RLIMIT_RTPRIO).
+///
+/// # Errors
+/// The kernel's.
+pub fn leave_real_time() -> io::Result<()> {
+    // SAFETY: an all-zero sched_param is a valid value.
+    let plain: libc::sched_param = unsafe { std::mem::zeroed() };
+    // SAFETY: a number.
+    let policy = check(unsafe { libc::sched_getscheduler(0) }.into())?;
+    if !matches!(
+        i32::try_from(policy).map(|policy| policy & !libc::SCHED_RESET_ON_FORK),
+        Ok(libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE)
+    ) {
+        // SAFETY: plain outlives the call.
+        check(unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const plain) }.into())?;
+    }
+    Ok(nix::sys::resource::setrlimit(
+        nix::sys::resource::Resource::RLIMIT_RTPRIO,
+        0,
+        0,
+    )?)
+}
+
 /// Waits for the child that `pidfd` refers to.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ mod obedience;
 mod told;
 
 use crate::matrix::{some_rows, verdicts};
-use crate::world::{SUPPORTED, World, is_root, program, skip};
+use crate::world::{SUPPORTED, World, is_root, program, ready, skip};
 
 /// Checks that the run of an ordinary user measures as well as root's.
 const MEASURED: [&str; 10] = [
@@ -160,4 +160,20 @@ fn auto_takes_bwrap_where_embedded_cannot_and_says_so() {
     let ran = world.exec("", &["/bin/true"]).ended(126);
     assert!(ran.err.contains("no-user-namespace"), "{}", ran.err);
     assert_eq!(world.last().start.runtime.id, "embedded");
+}
+
+#[test]
+fn a_call_that_bubblewrap_itself_waits_with_is_not_denied_under_it() {
+    let world = ready!();
+    if program("bwrap").is_none() {
+        return skip("a_call_that_bubblewrap_itself_waits_with", "no bwrap");
+    }
+    let policy = world.policy(|policy| policy["syscalls"] = serde_json::json!({"deny": ["wait4"]}));
+    let flags = format!("--runtime bwrap -P {}", policy.display());
+    world.run(&format!("plan {flags} -- true")).ended(126);
+    let ran = world.exec(&flags, &["true"]).ended(126);
+    assert!(ran.err.contains("launch-calls-denied"), "{}", ran.err);
+    let ran = world.sh(&format!("{flags} --best-effort"), "sleep 0.1; exit 7", &[]);
+    ran.ended(7);
+    assert!(!world.last().declares("syscalls"));
 }

@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use nix::sys::signal::Signal;
+
 use crate::probe::inside;
-use crate::world::{World, at_best, program, ready, skip, until};
+use crate::starter::children;
+use crate::world::{Ran, World, at_best, program, ready, runtimes, skip, until};
 
 /// A text that is in the argv of a workload's processes and of no other.
 pub(crate) fn marker(world: &World) -> String {
@@ -193,4 +196,86 @@ fn objects_of_the_hosts_ipc_and_its_name_are_out_of_sight() {
     );
     assert_eq!(ran.ended(0).out, "sandbox\n");
     assert!(world.last().declares("ipc"));
+}
+
+#[test]
+fn whoever_is_stopped_the_deadline_ends_the_run() {
+    let _ = ready!();
+    let all = runtimes("whoever_is_stopped_the_deadline_ends_the_run");
+    std::thread::scope(|scope| {
+        for (runtime, flags) in all {
+            scope.spawn(move || stopped_one_by_one(runtime, flags));
+        }
+    });
+}
+
+/// The runner's child, that one's, and so on down to the workload, each in a run of its own.
+fn stopped_one_by_one(runtime: &str, flags: &str) {
+    let flags = format!("-q {flags} --timeout 3s");
+    for depth in 1.. {
+        let world = World::new();
+        let marker = marker(&world);
+        let workload = ["sh", "-c", "sleep 60; exit 5", "sh", &marker];
+        let mut runner = world.exec_command(&flags, &workload).spawn().unwrap();
+        until("the workload runs", || !living(&marker).is_empty());
+        let first_child = |pid: &u32| children(*pid).first().copied();
+        let chain: Vec<u32> = std::iter::successors(Some(runner.id()), first_child).collect();
+        let stopped = chain.get(depth).map(|pid| {
+            let pid = nix::unistd::Pid::from_raw(i32::try_from(*pid).unwrap());
+            nix::sys::signal::kill(pid, Signal::SIGSTOP)
+        });
+        let mut ended = None;
+        until("the run ends", || {
+            ended = runner.try_wait().unwrap();
+            ended.is_some()
+        });
+        let code = ended.unwrap().code();
+        assert_eq!(code, Some(124), "{runtime}, {depth} of {chain:?}");
+        assert_eq!(living(&marker), Vec::<PathBuf>::new(), "{runtime}, {depth}");
+        if stopped.is_none() {
+            assert!(depth > 2, "{runtime}: {chain:?}");
+            break;
+        }
+    }
+}
+
+#[test]
+fn no_workload_has_or_takes_real_time_scheduling() {
+    const TEST: &str = "no_workload_has_or_takes_real_time_scheduling";
+    let world = ready!();
+    let script =
+        "grep 'realtime priority' /proc/self/limits; chrt -p $$; chrt -f 1 true && echo taken";
+    let Some(chrt) = program("chrt") else {
+        return skip(TEST, "no chrt (util-linux)");
+    };
+    for (runtime, flags) in runtimes(TEST) {
+        let own = world.exec_command(flags, &["sh", "-c", script]);
+        let mut commands = vec![own];
+        // Started by somebody who has it.
+        let mut from_it = Command::new(&chrt);
+        from_it.args(["-f", "1"]);
+        let may = from_it.args(["true"]).output().unwrap().status.success();
+        if may {
+            let mut other = Command::new(&chrt);
+            other.args(["-f", "1"]);
+            other
+                .arg(commands[0].get_program())
+                .args(commands[0].get_args());
+            let variables = commands[0].get_envs();
+            other.env_clear();
+            other.envs(variables.filter_map(|(name, value)| Some((name, value?))));
+            other.current_dir(world.path("home/work"));
+            commands.push(other);
+        } else {
+            skip(TEST, "nobody here may have it");
+        }
+        for mut command in commands {
+            let ran = Ran::of(command.output().unwrap());
+            let lines: Vec<&str> = ran.out.lines().collect();
+            let zeros = lines[0].split_whitespace().filter(|word| *word == "0");
+            assert_eq!(zeros.count(), 2, "{runtime}: {ran:?}");
+            assert!(ran.out.contains("SCHED_OTHER"), "{runtime}: {ran:?}");
+            assert!(!ran.out.contains("taken"), "{runtime}: {ran:?}");
+        }
+    }
 }

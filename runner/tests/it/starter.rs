@@ -8,7 +8,7 @@ use crate::evidence::Run;
 use crate::world::{Ran, is_root, program, ready, skip, until};
 
 /// Children of a process, living or not yet waited for.
-fn children(pid: u32) -> Vec<u32> {
+pub(crate) fn children(pid: u32) -> Vec<u32> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
     let text = text.unwrap_or_default();
     text.split_whitespace()

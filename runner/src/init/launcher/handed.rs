@@ -175,6 +175,7 @@ impl Handed {
             None => nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0))?,
         }
         setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+        process::leave_real_time()?;
         if spec.close_descriptors {
             descriptor::close_on_exec_from(3)?;
         }

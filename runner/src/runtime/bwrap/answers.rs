@@ -10,7 +10,7 @@ use crate::runtime::embedded::{ablation, answers};
 use crate::runtime::program::Installed;
 
 /// What the gate calls between the filter and the workload's program, beside what pid 1's child does.
-const GATE_CALLS: [&str; 2] = ["fcntl", "rt_sigprocmask"];
+const LAUNCH_CALLS: [&str; 3] = ["fcntl", "rt_sigprocmask", "wait4"];
 /// A limit on a file system in memory.
 pub(super) const SIZE: &str = "--size";
 /// More than one filter.
@@ -63,19 +63,23 @@ pub(super) fn answer(program: &Installed, control: Control, policy: &Policy, job
                 None => Answer::Intends(usual),
             }
         }
-        Control::Syscalls if GATE_CALLS.iter().any(|call| !is_open(policy, call)) => {
+        Control::Syscalls if LAUNCH_CALLS.iter().any(|call| !is_open(policy, call)) => {
             Answer::Cannot(Why {
                 reason: Reason::LAUNCH_CALLS_DENIED,
-                detail: Some(format!(
-                    "and {}, for this runtime",
-                    GATE_CALLS.join(" and ")
-                )),
+                detail: Some(format!("and {}, for this runtime", LAUNCH_CALLS.join(", "))),
             })
         }
         Control::Ipc if !ablation::has_own_network(policy, job) => {
             cannot(Reason::ABSTRACT_SOCKETS_SHARED)
         }
         Control::Disk if !program.has(SIZE) => lacks(SIZE),
+        // It limits bytes alone.
+        Control::Disk => Answer::Intends(Intent {
+            value: usual
+                .value
+                .map(|value| format!("{value}, files are not counted")),
+            ..usual
+        }),
         Control::User if keeps_groups() => cannot(Reason::SUPPLEMENTARY_GROUPS_KEPT),
         _ => Answer::Intends(usual),
     }
