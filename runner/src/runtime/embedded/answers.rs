@@ -4,6 +4,7 @@ use ledger::facts::control::Control;
 use ledger::facts::policy::{Nesting, NetworkMode, Policy};
 
 use super::ablation;
+use crate::host::cgroup;
 use crate::mechanism::identity::DEFAULT_INSIDE;
 use crate::mechanism::owners::{self, HostIds};
 use crate::mechanism::seccomp::Architecture;
@@ -24,8 +25,14 @@ pub(in crate::runtime) fn answer(control: Control, policy: &Policy, job: &Job) -
     }
     // Host root that may mount finds the files of its own groups, and writes to them.
     let limits = [Control::Memory, Control::Processes, Control::Cpu];
-    if limits.contains(&control) && job.as_root && policy.nesting == Nesting::Allow {
-        return cannot(Reason::RUNS_AS_ROOT);
+    if limits.contains(&control) && policy.nesting == Nesting::Allow {
+        if job.as_root {
+            return cannot(Reason::RUNS_AS_ROOT);
+        }
+        // An ordinary user's groups are its own, and so the workload's, which may mount them.
+        if !nix::unistd::geteuid().is_root() && !cgroup::keeps_namespaces_apart() {
+            return cannot(Reason::LIMITS_IN_REACH);
+        }
     }
     // What is written to memory counts as memory, whose limit is raised then.
     if control == Control::Memory && job.leaves_out(Control::Disk) {
