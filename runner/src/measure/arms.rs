@@ -310,6 +310,9 @@ fn host_side(printed: &Printed<'_>) -> HostSide {
         survivors: printed.tree_ended.then_some(0),
         stdout_cut: printed.cut.contains(&Stream::Stdout),
         stderr_cut: printed.cut.contains(&Stream::Stderr),
+        late_millis: printed
+            .late
+            .map(|late| u64::try_from(late.as_millis()).unwrap_or(u64::MAX)),
     }
 }
 

@@ -37,6 +37,8 @@ pub struct HostSide {
     pub stdout_cut: bool,
     /// Whether standard error was.
     pub stderr_cut: bool,
+    /// How many milliseconds after the deadline the runner saw that the run was over; absent where it kept none.
+    pub late_millis: Option<u64>,
 }
 
 /// What an oracle says.
@@ -142,7 +144,7 @@ impl Planted {
         let mut sight = match (check.oracle, self.probe.control) {
             (Oracle::Host, Control::Process) => host::survival(evidence, facts),
             (Oracle::Host, Control::User) => self.user(evidence, facts),
-            (Oracle::Host, Control::Timeout) => self.deadline(evidence, result),
+            (Oracle::Host, Control::Timeout) => self.deadline(evidence, result, facts),
             (Oracle::Host, Control::Output) => self.cap(result, facts),
             _ => self.instruments(check, evidence),
         };

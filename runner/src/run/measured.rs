@@ -1,6 +1,7 @@
 //! A run whose end is a `probe` record: what the probe printed, and what was seen from outside.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ledger::bytes::canon::escape_bytes;
 use ledger::bytes::hash::Hash;
@@ -45,6 +46,8 @@ pub struct Printed<'a> {
     pub stderr: &'a [u8],
     /// Whether the end of the kernel's pid namespace ended the whole tree.
     pub tree_ended: bool,
+    /// How long after its deadline the runner saw that it was over; absent where the runner kept no deadline.
+    pub late: Option<Duration>,
     /// Streams that passed their cap.
     pub cut: &'a [Stream],
     /// What was asked and what was in force.

@@ -1,6 +1,7 @@
 //! From what a run was to the two records that say it.
 
 use std::io;
+use std::time::Duration;
 
 use ledger::bytes::canon::U53;
 use ledger::bytes::canon::WriteLineError;
@@ -110,6 +111,8 @@ pub(super) struct Streams {
     pub(super) cut: Vec<Stream>,
     /// Whether the end of the kernel's pid namespace ended the whole tree.
     pub(super) tree_ended: bool,
+    /// How long after the deadline its end was seen.
+    pub(super) late: Option<Duration>,
 }
 
 impl Recorder<'_, '_> {
@@ -235,6 +238,7 @@ impl Recorder<'_, '_> {
             stderr,
             cut: &streams.cut,
             tree_ended: streams.tree_ended,
+            late: streams.late,
             controls: &controls,
             execution: &whole,
         });

@@ -229,6 +229,7 @@ pub fn execute(
         remembered,
         cut: cut.clone(),
         tree_ended,
+        late: seen.late,
     };
     let ended = recorder.end(body.clone(), streams, &now()?);
     fault::point("after execution record");

@@ -50,6 +50,8 @@ pub(super) struct Seen {
     pub(super) survivors: Option<u32>,
     /// When the run is to be over, by [`boot_time`]: at its deadline, or when the operator ended it.
     pub(super) due: Option<Duration>,
+    /// How long after the deadline this process saw that it is over; absent without a deadline.
+    pub(super) late: Option<Duration>,
 }
 
 /// One stream of the workload and where it goes.
@@ -113,6 +115,7 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
             duration: Duration::ZERO,
             survivors: None,
             due: deadline,
+            late: None,
         });
     }
     fault::point("after go");
@@ -192,6 +195,7 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
         duration: ended.saturating_sub(began),
         survivors: state.survivors,
         due,
+        late: deadline.map(|deadline| ended.saturating_sub(deadline)),
     })
 }
 

@@ -33,7 +33,13 @@ impl Planted {
 
     /// Whether it was dead at its deadline. What counts is who ended it: the deadline, or the program itself when it had lived
     /// for long enough after it, and said so. How late the one or the other was on a busy machine does not.
-    pub(super) fn deadline(&self, evidence: &Evidence<'_>, result: &RunResult) -> Sight {
+    /// Where the runner itself came to it so late that the program may have gone on for that reason alone, nothing is shown.
+    pub(super) fn deadline(
+        &self,
+        evidence: &Evidence<'_>,
+        result: &RunResult,
+        facts: &HostSide,
+    ) -> Sight {
         let (Some(deadline), Some(took)) = (self.bounds.deadline_millis, result.duration_us) else {
             return unmeasured("no deadline, or no duration");
         };
@@ -49,6 +55,15 @@ impl Planted {
         let is_late = took >= deadline.saturating_add(slack);
         match result.outcome {
             Outcome::NotExecuted | Outcome::Interrupted => unmeasured("it was not let run"),
+            _ if went_on
+                && facts
+                    .late_millis
+                    .is_some_and(|late| late >= OUTLIVED_MILLIS / 2) =>
+            {
+                unmeasured(&format!(
+                    "too busy to say: {what}, and the runner was late itself"
+                ))
+            }
             // Also of a clock that is wrong: nobody lives through a deadline in less time.
             _ if went_on && took >= deadline => measured(true, format!("it went on: {what}")),
             Outcome::Timeout => measured(false, what),

@@ -228,6 +228,16 @@ fn a_deadline_and_a_cap_are_judged_by_what_was_measured() {
         let case = format!("{millis} {outcome:?} {said}");
         assert_eq!(saw(&observations, "timeout/deadline"), expected, "{case}");
     }
+    // Where the runner kept a deadline, how late it came to it itself tells whose lateness that was.
+    for (late, expected) in [(100, Saw::Changed), (200, Saw::Unavailable)] {
+        let planted = scene.planted(&probe);
+        let facts = HostSide {
+            late_millis: Some(late),
+            ..HostSide::default()
+        };
+        let observations = planted.observe(own.as_bytes(), &result(900, Outcome::Exited), &facts);
+        assert_eq!(saw(&observations, "timeout/deadline"), expected, "{late}");
+    }
     // One that says no such word has a longer time, and is judged by it.
     let mut foreign = probe;
     foreign.program = Some(ProbeProgram {
