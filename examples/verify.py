@@ -20,6 +20,11 @@ BODY = {"genesis": rf'{CUSTODY},"origin":"(?!containment-ledger/|cosignature/|su
 STATE = {kind: re.compile(rf'{{"body":{{{body}}},"clock":{{"bootId":"[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}","sinceBootUs":([0-9]+)}},"kind":"{kind}","ledger":"{HEX}",'
     rf'"previous":"{HEX}","sequence":([0-9]+),"time":"([0-9]{{4}})(-[0-9]{{2}}-[0-9]{{2}}T(?:[01][0-9]|2[0-3]):[0-9]{{2}}:[0-9]{{2}}\.[0-9]{{6}})Z","version":1}}') for kind, body in BODY.items()}
 
+def unbase(text):
+    if base64.b64encode(value := base64.b64decode(text, validate=True)).decode() != text:
+        raise ValueError("record-malformed: base64 that encoding does not give back")
+    return value
+
 def fits(kind, text):
     try:  # a record that moves keys or closes is read to its last byte; the year is put where Python has a calendar
         since, place, year, rest = STATE[kind].fullmatch(text).groups()
@@ -114,7 +119,7 @@ def vouches(note, origin, public):  # C2SP signed note: the key's own line is th
 def bundle(lines, problems):
     chain, seen, files, proof, opening, header, note, tree = Chain(), 0, {}, None, False, {}, "", (0, b"")
     def proven(place):
-        given = [base64.b64decode(it) for it in proof["proof"]] if proof and proof["index"] == place else None
+        given = [unbase(it) for it in proof["proof"]] if proof and proof["index"] == place else None
         found = given is not None and root_of(hashlib.sha256(b"\0" + line).digest(), place, tree[0] - 1, given)
         return "" if found == tree[1] else "no proof for this place leads to the checkpoint's root"
     for number, raw in enumerate(lines, 1):
@@ -131,9 +136,9 @@ def bundle(lines, problems):
                 bad, proof = bad + ["record-malformed: a proof that is not the first line of its record"] * (bool(proof) or opening), value
             elif kind == b"checkpoint":  # who signed it is known at the end
                 note, (_, size, root) = value["checkpoint"], value["checkpoint"].split("\n\n")[0].split("\n")
-                tree = int(size), base64.b64decode(root)
+                tree = int(size), unbase(root)
             elif kind == b"at":
-                file, content = files.setdefault(value["blob"], [0, value["size"], hashlib.sha256()]), base64.b64decode(value["bytes"], validate=True)
+                file, content = files.setdefault(value["blob"], [0, value["size"], hashlib.sha256()]), unbase(value["bytes"])
                 fits = file[:2] == [value["at"], value["size"]] and len(content) == min(45000, file[1] - file[0]) and value["blob"] == max(files)
                 bad, file[0] = bad + ["blob-mismatch: the piece does not fit its file"] * (not fits), file[0] + len(content)
                 file[2].update(content)
@@ -143,12 +148,9 @@ def bundle(lines, problems):
     problems += [f"{name}: blob-mismatch: another content" for name, (at, size, of) in files.items() if at != size or of.hexdigest() != name]
     problems += [] if chain.public and vouches(note, chain.origin, chain.public) else ["checkpoint-invalid: not signed by the ledger's key"]
     told = {"bundle": "containment-ledger/bundle/v1", "files": len(files), "ledger": chain.ledger, "records": chain.records, "size": tree[0]}
-    differs = {name: header.get(name) for name in told if header.get(name) != told[name]}
-    problems += [f"tail-truncated: the header says {name} {said}, it should be {told[name]}" for name, said in differs.items()]
-    problems += ["tail-truncated: a proof or an opening at the end without its record"] * bool(proof or opening)
-    problems += ["tail-truncated: the header says more than it should"] * bool(header.keys() - told.keys())
-    print(f"{chain.records} records shown, {max(tree[0] - chain.records, 0)} withheld")
-    return chain
+    problems += [f"tail-truncated: the header says {name} {header.get(name)}, it should be {it}" for name, it in told.items() if header.get(name) != it]
+    problems += ["tail-truncated: the end lacks a record, or the header says more"] * bool(proof or opening or header.keys() - told.keys())
+    return print(f"{chain.records} records shown, {max(tree[0] - chain.records, 0)} withheld") or chain
 
 def main(path):
     folder = os.path.join(path, "records") if os.path.isdir(path) else ""

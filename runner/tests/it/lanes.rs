@@ -198,8 +198,11 @@ fn a_signal_that_the_caller_ignores_stays_ignored() {
 
 /// What is left of runners with these process ids: files, sockets, groups, and what is written down of them.
 fn left(world: &World, pids: &[u32]) -> Vec<String> {
-    // Of one process for ever: its start time follows.
-    let is_theirs = |name: &str| pids.iter().any(|pid| name.contains(&format!("-{pid}-")));
+    // Of one process for ever: its start time follows. Other programs have numbers in their names, too.
+    let is_theirs = |name: &str| {
+        let is_of = |pid| name.contains(&format!("-{pid}-"));
+        name.contains("containment-") && pids.iter().any(is_of)
+    };
     let mut left = Vec::new();
     let mut folders = vec![
         world.path("home"),

@@ -246,7 +246,11 @@ impl Style {
     }
 }
 
+/// Bytes beyond which a text adds nothing more: far above what any parser here reads, and far below what there is of memory.
+const ENOUGH: usize = 16 << 20;
+
 fn put_text(text: &str, out: &mut String, style: Style) {
+    let text = if out.len() < ENOUGH { text } else { "" };
     if style.escape {
         let units = text.encode_utf16().map(|unit| format!("\\u{unit:04x}"));
         out.push('"');
