@@ -19,11 +19,10 @@ BODY = {"genesis": rf'{CUSTODY},"origin":"(?!containment-ledger/|cosignature/|su
         "key": rf'{CUSTODY}(?:,"possession":"[A-Za-z0-9+/]{{85}}[AQgw]==")?,{PUBLIC},"reason":"(?:routine|loss|compromise)"(?:,"standby":"{HEX}")?', "close": f'"reason":{TEXT}'}
 STATE = {kind: re.compile(rf'{{"body":{{{body}}},"clock":{{"bootId":"[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}","sinceBootUs":([0-9]+)}},"kind":"{kind}","ledger":"{HEX}",'
     rf'"previous":"{HEX}","sequence":([0-9]+),"time":"([0-9]{{4}})(-[0-9]{{2}}-[0-9]{{2}}T(?:[01][0-9]|2[0-3]):[0-9]{{2}}:[0-9]{{2}}\.[0-9]{{6}})Z","version":1}}') for kind, body in BODY.items()}
+BASE64 = r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?"  # RFC 4648, no loose bits
 
-def unbase(text):
-    if base64.b64encode(value := base64.b64decode(text, validate=True)).decode() != text:
-        raise ValueError("record-malformed: base64 that encoding does not give back")
-    return value
+def unbase(text):  # what is not the one way to write its bytes is no match, and an error
+    return base64.b64decode(re.fullmatch(BASE64, text)[0])
 
 def fits(kind, text):
     try:  # a record that moves keys or closes is read to its last byte; the year is put where Python has a calendar
@@ -112,7 +111,7 @@ def root_of(leaf, at, last, proof):  # RFC 9162, 2.1.3.2
 def vouches(note, origin, public):  # C2SP signed note: the key's own line is there and holds
     text, _, lines = note.rpartition("\n\n")
     key = hashlib.sha256(f"{origin}\n\1".encode() + public).digest()[:4]
-    own = re.findall(rf"^\u2014 {re.escape(origin)} ((?:[A-Za-z0-9+/]{{4}})+(?:[A-Za-z0-9+/]{{2}}==|[A-Za-z0-9+/]{{3}}=)?)$", lines, re.M)
+    own = re.findall(rf"^\u2014 {re.escape(origin)} ({BASE64})$", lines, re.M)
     own = [line[4:] for line in map(base64.b64decode, own) if line[:4] == key]
     return note.startswith(f"{origin}\n") and bool(own) and all(signed(public, f"{text}\n".encode(), signature) for signature in own)
 
@@ -150,7 +149,8 @@ def bundle(lines, problems):
     told = {"bundle": "containment-ledger/bundle/v1", "files": len(files), "ledger": chain.ledger, "records": chain.records, "size": tree[0]}
     problems += [f"tail-truncated: the header says {name} {header.get(name)}, it should be {it}" for name, it in told.items() if header.get(name) != it]
     problems += ["tail-truncated: the end lacks a record, or the header says more"] * bool(proof or opening or header.keys() - told.keys())
-    return print(f"{chain.records} records shown, {max(tree[0] - chain.records, 0)} withheld") or chain
+    print(f"{chain.records} records shown, {max(tree[0] - chain.records, 0)} withheld")
+    return chain
 
 def main(path):
     folder = os.path.join(path, "records") if os.path.isdir(path) else ""
