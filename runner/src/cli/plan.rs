@@ -197,14 +197,7 @@ fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: Option<Option<Second>>
 
 /// `memory, cpu (no-resource-groups)`; what is merely not launched follows from the rest.
 pub(super) fn by_reason(missing: &[Unsupported]) -> String {
-    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-    for gap in missing {
-        let (reason, control) = (gap.reason.as_str(), gap.control.as_str());
-        match groups.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, controls)) => controls.push(control),
-            None => groups.push((reason, vec![control])),
-        }
-    }
+    let mut groups = plan::by_reason(missing);
     let follows = Reason::NOT_LAUNCHED.as_str();
     if groups.iter().any(|(reason, _)| *reason != follows) {
         groups.retain(|(reason, _)| *reason != follows);

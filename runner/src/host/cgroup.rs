@@ -66,29 +66,6 @@ fn mounts(mountinfo: &str) -> impl Iterator<Item = Mount<'_>> {
     })
 }
 
-/// Whether nobody in a cgroup namespace may write to the limits of that namespace's own root (cgroup-v2, `nsdelegate`). Where
-/// that cannot be read, nobody is kept from it.
-#[must_use]
-pub fn keeps_namespaces_apart() -> bool {
-    let mountinfo = crate::sys::pseudo::read_text("/proc/self/mountinfo");
-    mountinfo.is_ok_and(|text| are_apart(&text))
-}
-
-/// Of a list of mounts.
-fn are_apart(mountinfo: &str) -> bool {
-    let mut second = mounts(mountinfo)
-        .filter(|mount| mount.version == 2)
-        .peekable();
-    let is_there = second.peek().is_some();
-    is_there
-        && second.all(|mount| {
-            mount
-                .options
-                .split(',')
-                .any(|option| option == "nsdelegate")
-        })
-}
-
 /// A hierarchy of control groups as this process sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hierarchy {
@@ -296,23 +273,6 @@ mod tests {
         assert_eq!(at("/docker/1", "/docker/10"), None);
         assert_eq!(at("/docker/1", "/other"), None);
         assert_eq!(at("/", "/../up"), None);
-    }
-
-    #[test]
-    fn a_boundary_of_delegation_is_an_option_of_the_mount() {
-        let line = |options: &str| {
-            format!("30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 {options}\n")
-        };
-        let old = "31 23 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n";
-        assert!(are_apart(&line("rw,nsdelegate,memory_recursiveprot")));
-        assert!(!are_apart(&line("rw,memory_recursiveprot")));
-        assert!(!are_apart(&format!(
-            "{}{}",
-            line("rw,nsdelegate"),
-            line("rw")
-        )));
-        assert!(are_apart(&format!("{old}{}", line("rw,nsdelegate"))));
-        assert!(!are_apart(old));
     }
 
     #[test]

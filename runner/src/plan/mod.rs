@@ -238,6 +238,20 @@ impl Plan {
     }
 }
 
+/// What is not to be had, a reason each with its controls, in the order in which they come.
+#[must_use]
+pub fn by_reason(gaps: &[Unsupported]) -> Vec<(&str, Vec<&str>)> {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for gap in gaps {
+        let (control, reason) = (gap.control.as_str(), gap.reason.as_str());
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, controls)) => controls.push(control),
+            None => reasons.push((reason, vec![control])),
+        }
+    }
+    reasons
+}
+
 /// Compiles a plan: the only way to one, for exec, probes and services alike.
 ///
 /// # Errors

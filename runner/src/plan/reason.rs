@@ -31,7 +31,7 @@ reasons! {
     NOT_IN_TEMPLATE "not-in-template" "the runtime template does not declare it",
     NO_RESOURCE_GROUPS "no-resource-groups" "no control groups with this controller are mounted here",
     RESOURCE_GROUPS_NOT_WRITABLE "resource-groups-not-writable" "this host has control groups, and nobody lets this user make any",
-    LIMITS_IN_REACH "limits-in-reach" "the workload, which may make sandboxes, could write to the limits: its control groups are its user's, and no namespace keeps it from their files",
+    LIMITS_IN_REACH "limits-in-reach" "the workload, which may make sandboxes, could write to the limits: its control groups belong to its user",
     CONTROLLER_NOT_DELEGATED "controller-not-delegated" "this user may make control groups, but without this controller",
     NEEDS_QUOTA "needs-quota" "a folder of the host is writable, and a limit on what is written there needs a quota, which this runtime does not set",
     NEEDS_EGRESS "needs-egress" "an allowlist needs a forwarder, which this runtime does not have yet",

@@ -62,15 +62,7 @@ pub(super) fn stands_in_the_way(
 
 /// `memory, cpu: REASON; disk: ANOTHER`.
 pub(super) fn missing(gaps: &[Unsupported]) -> String {
-    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
-    for gap in gaps {
-        let (control, reason) = (gap.control.as_str(), gap.reason.as_str());
-        match reasons.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, controls)) => controls.push(control),
-            None => reasons.push((reason, vec![control])),
-        }
-    }
-    let said: Vec<String> = reasons
+    let said: Vec<String> = plan::by_reason(gaps)
         .iter()
         .map(|(reason, controls)| format!("{}: {reason}", controls.join(", ")))
         .collect();

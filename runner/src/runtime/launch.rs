@@ -290,7 +290,6 @@ pub(super) fn not_built(what: String, outcomes: Outcomes) -> LaunchError {
     }
 }
 
-/// Sends the specification; takes the report, and the terminal that may follow it.
 /// The same error, with the limit on memory named where it was that.
 pub(super) fn of_memory(error: LaunchError, group: Option<&Group>) -> LaunchError {
     let ran_out = group.filter(|group| group.ran_out_of_memory() == Some(true));
@@ -328,6 +327,7 @@ pub(super) fn hand_over<'a>(
     }
 }
 
+/// Sends the specification; takes the report, and the terminal that may follow it.
 fn exchange(
     control: &UnixStream,
     spec: &Spec,

@@ -416,6 +416,36 @@ fn completions_and_man_pages_are_written() {
 }
 
 #[test]
+fn no_name_makes_a_line_of_its_own() {
+    let world = ready!();
+    let forged = "x\nrunner: record 99: as-requested, in /forged";
+    let folder = world.folder("home/work").join(forged);
+    let ledger = folder.join("ledger");
+    std::fs::create_dir_all(&folder).unwrap();
+    let ledger = ledger.to_str().unwrap();
+    let began = Ran::of(
+        world
+            .command(["--ledger", ledger, "note", "hi"])
+            .output()
+            .unwrap(),
+    );
+    let bundle = folder.join("b.bundle");
+    let arguments = ["--ledger", ledger, "bundle", "-o", bundle.to_str().unwrap()];
+    let bundled = Ran::of(world.command(arguments).output().unwrap());
+    let not_found = world.exec("", &[forged]);
+    for (ran, code) in [(began, 0), (bundled, 0), (not_found, 127)] {
+        let ran = ran.ended(code);
+        assert!(ran.err.contains("record 99"), "{}", ran.err);
+        let mut lines = ran.err.lines();
+        assert!(
+            !lines.any(|line| line.starts_with("runner: record 99")),
+            "{}",
+            ran.err
+        );
+    }
+}
+
+#[test]
 fn colour_is_for_those_who_ask() {
     let world = ready!();
     let escape = "\u{1b}[";

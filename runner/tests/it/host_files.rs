@@ -114,6 +114,28 @@ fn a_folder_as_root_shows_that_folder_alone() {
 }
 
 #[test]
+fn the_callers_folder_is_none_where_the_sandbox_has_its_own() {
+    let world = ready!();
+    let policy = world.policy(|policy| {
+        policy["filesystem"] = serde_json::json!({"root": "custom", "path": "/"});
+    });
+    let policy = policy.display().to_string();
+    // The caller's is below /tmp, of which the sandbox has one of its own.
+    if !world.path("home/work").starts_with("/tmp") {
+        return skip("the_callers_folder_is_none", "TMPDIR is not below /tmp");
+    }
+    let planned = world.run(&format!("plan -P {policy} -- pwd")).ended(0);
+    let ran = world.exec(&format!("-P {policy}"), &["pwd"]).ended(0);
+    let folder = ran.out.trim();
+    assert!(
+        planned.out.contains(&format!("starts in {folder}\n")),
+        "{}",
+        planned.out
+    );
+    assert_eq!(folder, "/workspace");
+}
+
+#[test]
 fn files_that_reach_the_kernel_are_closed_under_every_root() {
     const PATTERN: &str = "/proc/sys/kernel/core_pattern";
     let before = std::fs::read_to_string(PATTERN).unwrap();

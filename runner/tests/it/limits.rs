@@ -338,6 +338,33 @@ fn host_root_that_may_mount_has_its_own_limits_in_reach() {
 }
 
 #[test]
+fn a_users_workload_that_may_nest_has_its_own_limits_in_reach() {
+    const TEST: &str = "a_users_workload_that_may_nest_has_its_own_limits_in_reach";
+    let _ = ready!();
+    let own = Some(World::new());
+    let user = is_root().then(|| World::of_user(TEST, &[])).flatten();
+    for (world, is_root) in own
+        .zip(Some(is_root()))
+        .into_iter()
+        .chain(user.map(|it| (it, false)))
+    {
+        for nesting in ["allow", "deny"] {
+            let policy = world.policy(|policy| policy["nesting"] = nesting.into());
+            for (runtime, flags) in sandboxes(TEST) {
+                let flags = format!("{flags} --memory 64M -P {}", policy.display());
+                let planned = world.run(&format!("plan {flags} -- true")).out;
+                let in_reach = !is_root && nesting == "allow";
+                let said = planned.contains("limits-in-reach");
+                assert_eq!(
+                    said, in_reach,
+                    "{runtime}, root: {is_root}, {nesting}: {planned}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn own_folders_of_a_size_are_a_limit_where_nothing_of_the_hosts_is_writable() {
     let world = ready!();
     let policy = world.policy(|policy| {

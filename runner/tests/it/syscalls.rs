@@ -110,6 +110,26 @@ fn worlds(test: &str) -> Vec<World> {
 }
 
 #[test]
+fn a_filter_that_nobody_asked_for_by_name_is_said_where_it_is_not_in_force() {
+    let world = ready!();
+    let with = |deny: &str| {
+        let policy = world.policy(|policy| {
+            policy["enforcement"] = serde_json::json!({"requiredControls": ["network"]});
+            policy["syscalls"] = serde_json::json!({"deny": [deny]});
+        });
+        let ran = world.exec(&format!("-P {}", policy.display()), &["true"]);
+        (ran.ended(0), world.last())
+    };
+    // Starting a program takes it.
+    let (ran, run) = with("write");
+    assert!(ran.err.contains("not in force: "), "{}", ran.err);
+    assert_eq!(run.reason("syscalls"), Some("launch-calls-denied"));
+    assert_eq!(run.execution.verdict.as_str(), "reduced");
+    let (_, run) = with("ptrace");
+    assert!(run.declares("syscalls"));
+}
+
+#[test]
 fn the_calls_that_a_launch_takes_are_enough_and_needed() {
     let _ = ready!();
     for world in worlds("the_calls_that_a_launch_takes_are_enough_and_needed") {

@@ -196,6 +196,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_set_and_asked_for_nowhere_is_known() {
+        let with = |more: &str| {
+            let text = BASE.replace(r#""resources": {"memoryMb": 64}"#, more);
+            policy(&text).set_unasked()
+        };
+        assert_eq!(with(r#""resources": {"memoryMb": 64}"#), []);
+        assert_eq!(
+            with(r#""resources": {"memoryMb": 64, "processes": 4, "timeoutMs": 1000}"#),
+            [Control::Processes, Control::Timeout]
+        );
+        for syscalls in [r#"{"deny": ["ptrace"]}"#, r#"{"profile": "default"}"#] {
+            let more = format!(r#""resources": {{"memoryMb": 64}}, "syscalls": {syscalls}"#);
+            assert_eq!(with(&more), [Control::Syscalls]);
+        }
+    }
+
+    #[test]
     fn nothing_changes_nothing() {
         assert_eq!(with(Changes::default()), Ok(policy(BASE)));
     }

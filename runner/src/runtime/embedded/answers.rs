@@ -4,7 +4,6 @@ use ledger::facts::control::Control;
 use ledger::facts::policy::{Nesting, NetworkMode, Policy};
 
 use super::ablation;
-use crate::host::cgroup;
 use crate::mechanism::identity::DEFAULT_INSIDE;
 use crate::mechanism::owners::{self, HostIds};
 use crate::mechanism::seccomp::Architecture;
@@ -29,8 +28,9 @@ pub(in crate::runtime) fn answer(control: Control, policy: &Policy, job: &Job) -
         if job.as_root {
             return cannot(Reason::RUNS_AS_ROOT);
         }
-        // An ordinary user's groups are its own, and so the workload's, which may mount them.
-        if !nix::unistd::geteuid().is_root() && !cgroup::keeps_namespaces_apart() {
+        // An ordinary user's groups are its own, and so the workload's. It may mount them in a sandbox of its own; `nsdelegate`
+        // keeps a cgroup namespace from the limits of its root, and not one further below that has the same mount.
+        if !nix::unistd::geteuid().is_root() {
             return cannot(Reason::LIMITS_IN_REACH);
         }
     }
