@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ledger::facts::policy::{CATALOGUE, Catalogued, Policy};
 
-use super::exec::ExecError;
+use super::command_line::CommandLineError;
 use crate::plan::Runtime;
 use crate::runtime::template::Template;
 
@@ -14,10 +14,10 @@ fn names_file(name: &str) -> bool {
 }
 
 /// A policy by name or file.
-pub(super) fn load_policy(name: &str) -> Result<Policy, ExecError> {
+pub(super) fn load_policy(name: &str) -> Result<Policy, CommandLineError> {
     if names_file(name) {
         let path = PathBuf::from(name);
-        let text = std::fs::read(&path).map_err(|source| ExecError::PolicyFile {
+        let text = std::fs::read(&path).map_err(|source| CommandLineError::PolicyFile {
             path: path.clone(),
             source,
         })?;
@@ -33,16 +33,19 @@ pub(super) fn native_is_allowed() -> bool {
 }
 
 /// A runtime by name, or by the file of its document; `allowed` says whether one that isolates nothing by itself may be.
-pub(super) fn choose_runtime(name: &str, allowed: bool) -> Result<Box<dyn Runtime>, ExecError> {
+pub(super) fn choose_runtime(
+    name: &str,
+    allowed: bool,
+) -> Result<Box<dyn Runtime>, CommandLineError> {
     if names_file(name) {
         let template = Template::load(Path::new(name))?;
         if !allowed {
-            return Err(ExecError::NotAllowed);
+            return Err(CommandLineError::NotAllowed);
         }
         return Ok(Box::new(template));
     }
     if name == "native" && !allowed {
-        return Err(ExecError::Native);
+        return Err(CommandLineError::Native);
     }
     if let Some(runtime) = crate::runtime::all()
         .into_iter()
@@ -51,7 +54,7 @@ pub(super) fn choose_runtime(name: &str, allowed: bool) -> Result<Box<dyn Runtim
         return Ok(runtime);
     }
     let later = crate::runtime::LATER.iter().find(|(id, _)| *id == name);
-    Err(ExecError::Runtime(match later {
+    Err(CommandLineError::Runtime(match later {
         Some((id, needs)) => format!("--runtime {id} {needs}"),
         None => format!("there is no runtime {name:?}"),
     }))

@@ -1,44 +1,45 @@
 //! `runner matrix`: measure what the runtimes of this host really contain.
 
-use std::io::{self, IsTerminal as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use clap::{ArgAction, Args};
-use ledger::bytes::canon::U53;
 use ledger::bytes::hash::Hash;
 use ledger::facts::execution::PolicyRef;
 use ledger::facts::matrix::table::{Table, Tone};
 use ledger::facts::matrix::{Cell, CellVerdict};
-use ledger::file::bundle::{WriteBundleError, try_to_write};
-use nix::sys::signal::Signal;
+use ledger::file::bundle::try_to_write;
 
-use super::bundle::{OfRecordError, names_no_file, of_record};
+use super::bundle::{names_no_file, of_record};
 use super::choose::{choose_runtime, load_policy, native_is_allowed};
-use super::exec::ExecError;
+use super::command_line::CommandLineError;
 use super::interrupt::Interrupts;
 use super::ledger as ledgers;
-use super::{FAILED, Global, USAGE, report};
+use super::{Global, USAGE, report};
 use crate::measure::arms::{ArmError, Bench};
-use crate::measure::gate::{ParseRequirementError, Requirement, UnknownCellError, objections};
+use crate::measure::gate::{Requirement, objections};
 use crate::measure::lanes::{OpenMore, Progress};
 use crate::measure::listen::own_addresses;
 use crate::measure::matrix::Measured;
-use crate::measure::plant::mark::{MarkError, sweep, sweep_own};
+use crate::measure::plant::mark::{sweep, sweep_own};
 use crate::measure::plant::six_places;
 use crate::measure::program::{PROGRAM, SUITE};
 use crate::measure::record::{RecordMatrixError, keep_suite, record};
-use crate::measure::suite::{LoadSuiteError, Loaded, own, third_party};
+use crate::measure::suite::{Loaded, own, third_party};
 use crate::plan::Runtime;
 use crate::run::{Ledger, Stop};
 
+mod error;
+mod program;
+mod progress;
+
+use error::MatrixError;
+use program::keep_program;
+use progress::ProgressLine;
+
 /// Declared and effective disagree.
 const DISAGREES: u8 = 12;
-/// How long a measurement goes on before its progress is shown.
-const PATIENCE: Duration = Duration::from_secs(1);
-
 /// Runtimes that are measured where none is named, as far as they are installed.
 const DEFAULT: [&str; 3] = ["embedded", "bwrap", "unshare"];
 
@@ -82,153 +83,6 @@ pub(super) struct MatrixArgs {
     report: Option<PathBuf>,
 }
 
-/// Why nothing was measured.
-#[derive(Debug, thiserror::Error, miette::Diagnostic)]
-enum MatrixError {
-    /// The policy.
-    #[error(transparent)]
-    #[diagnostic(transparent)]
-    Policy(#[from] ExecError),
-    /// The ledger.
-    #[error(transparent)]
-    #[diagnostic(transparent)]
-    Ledger(#[from] ledgers::LedgerError),
-    /// The suite.
-    #[error(transparent)]
-    #[diagnostic(transparent)]
-    Suite(#[from] LoadSuiteError),
-    /// A requirement.
-    #[error("--require is not understood")]
-    #[diagnostic(code(runner::matrix::require))]
-    Requirement(#[from] ParseRequirementError),
-    /// A requirement that nothing can meet.
-    #[error(transparent)]
-    #[diagnostic(
-        code(runner::matrix::require_nothing),
-        help(
-            "`--runtime` names what is measured, `--suite` with what; docs/probes.md lists the checks"
-        )
-    )]
-    UnknownCell(#[from] UnknownCellError),
-    /// The host.
-    #[error(transparent)]
-    #[diagnostic(transparent)]
-    Host(#[from] crate::host::GatherHostError),
-    /// A run.
-    #[error(transparent)]
-    #[diagnostic(transparent)]
-    Arm(#[from] ArmError),
-    /// A runtime, or another one of its name, a second time: its cells could not be told from the first one's.
-    #[error("--runtime: {0} is named twice, and a matrix has one column for each runtime")]
-    #[diagnostic(
-        code(runner::matrix::twice),
-        help(
-            "name each runtime once; give templates an `id` each; to measure again, run `runner matrix` again"
-        )
-    )]
-    Twice(String),
-    /// Ctrl-C and its like.
-    #[error("ended by {signal}: {done} of {all} runs of {runtime} are recorded, and no matrix")]
-    #[diagnostic(code(runner::matrix::interrupted))]
-    Interrupted {
-        /// By what.
-        signal: Signal,
-        /// The runtime that was being measured.
-        runtime: String,
-        /// Runs that are recorded, those that were ended with them.
-        done: usize,
-        /// Runs in all.
-        all: usize,
-    },
-    /// Nobody would hear Ctrl-C.
-    #[error("cannot listen to signals")]
-    #[diagnostic(code(runner::matrix::signals))]
-    Signals(#[source] io::Error),
-    /// The record.
-    #[error(transparent)]
-    #[diagnostic(transparent)]
-    Record(#[from] RecordMatrixError),
-    /// The report's file, before anything is measured.
-    #[error("nothing was measured: the report cannot be written")]
-    #[diagnostic(code(runner::matrix::report_file))]
-    ReportFile(
-        #[source]
-        #[diagnostic_source]
-        WriteBundleError,
-    ),
-    /// The report, after the matrix was recorded.
-    #[error("matrix {sequence} is recorded, its report is not written")]
-    #[diagnostic(
-        code(runner::matrix::report),
-        help("`runner bundle --matrix -o FILE` writes it from the ledger")
-    )]
-    Report {
-        /// The matrix.
-        sequence: U53,
-        /// Why.
-        #[source]
-        #[diagnostic_source]
-        source: OfRecordError,
-    },
-    /// No runtime, no cell: that is no matrix.
-    #[error("nothing was measured: none of the runtimes can be used here")]
-    #[diagnostic(
-        code(runner::matrix::nothing),
-        help("`runner runtimes` lists what is installed, `runner doctor` what this host allows")
-    )]
-    Nothing,
-    /// Where to listen.
-    #[error("cannot list the addresses of this host")]
-    #[diagnostic(code(runner::matrix::addresses))]
-    Addresses(#[source] io::Error),
-    /// What killed measurements left.
-    #[error("cannot look for what killed measurements left")]
-    #[diagnostic(code(runner::matrix::sweep))]
-    Sweep(#[source] MarkError),
-    /// The probe program cannot be put where sandboxes can show it.
-    #[error("cannot {attempt} {path}, where the probe program is kept", path = path.display())]
-    #[diagnostic(
-        code(runner::matrix::program),
-        help(
-            "make room there and let it be written, or name another place for it with XDG_STATE_HOME"
-        )
-    )]
-    Program {
-        /// What was attempted.
-        attempt: &'static str,
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-}
-
-impl MatrixError {
-    fn status(&self) -> u8 {
-        match self {
-            Self::Interrupted { signal, .. } => {
-                u8::try_from(*signal as i32).map_or(FAILED, |number| 128 + number)
-            }
-            Self::Policy(_)
-            | Self::Suite(_)
-            | Self::Requirement(_)
-            | Self::UnknownCell(_)
-            | Self::Twice(_) => USAGE,
-            Self::Ledger(_)
-            | Self::Host(_)
-            | Self::Arm(_)
-            | Self::Record(_)
-            | Self::ReportFile(_)
-            | Self::Report { .. }
-            | Self::Nothing
-            | Self::Addresses(_)
-            | Self::Signals(_)
-            | Self::Sweep(_)
-            | Self::Program { .. } => FAILED,
-        }
-    }
-}
-
 pub(super) fn run(global: &Global, args: &MatrixArgs) -> u8 {
     if args.report.as_deref().is_some_and(names_no_file) {
         report::error_line("a report is written to a file: give its name with --report FILE");
@@ -240,7 +94,7 @@ pub(super) fn run(global: &Global, args: &MatrixArgs) -> u8 {
     }
     match measured {
         Ok(status) => status,
-        Err(MatrixError::Policy(ExecError::Policy(error))) => {
+        Err(MatrixError::Policy(CommandLineError::Policy(error))) => {
             report::policy_error(error);
             USAGE
         }
@@ -479,71 +333,6 @@ fn choose(args: &MatrixArgs) -> Result<Chosen, MatrixError> {
     })
 }
 
-/// The probe program as a file that sandboxes can show: in a folder of its own, named by its content.
-fn keep_program(state: &Path, sha256: &Hash) -> Result<PathBuf, MatrixError> {
-    fn cannot<'a>(
-        attempt: &'static str,
-        path: &'a Path,
-    ) -> impl FnOnce(io::Error) -> MatrixError + 'a {
-        move |source| MatrixError::Program {
-            attempt,
-            path: path.to_owned(),
-            source,
-        }
-    }
-    let folder = state.join("probes").join(sha256.to_string());
-    let path = folder.join("probe");
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(&folder)
-        .map_err(cannot("make the folder", &folder))?;
-    remove_unfinished(&folder);
-    match std::fs::read(&path) {
-        Ok(found) if Hash::of(&found) == *sha256 => return Ok(folder),
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(cannot("read", &path)(error)),
-    }
-    let new = folder.join(format!("{UNFINISHED}{}", std::process::id()));
-    let write = || {
-        let mut file = std::fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o755)
-            .open(&new)?;
-        file.write_all(PROGRAM)
-    };
-    let written = write()
-        .map_err(cannot("write", &new))
-        .and_then(|()| std::fs::rename(&new, &path).map_err(cannot("write", &path)));
-    if written.is_err() {
-        // What cannot be removed either is removed by a later measurement.
-        let _ = std::fs::remove_file(&new);
-    }
-    written.map(|()| folder)
-}
-
-/// First part of the name of a program that is being written; the rest is its writer's process id.
-const UNFINISHED: &str = "probe.";
-
-/// Removes what writers left that are dead. What cannot be looked at is in nobody's way.
-fn remove_unfinished(folder: &Path) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let writer = name
-            .to_str()
-            .and_then(|name| name.strip_prefix(UNFINISHED)?.parse::<u32>().ok());
-        let is_dead = writer.is_some_and(|pid| {
-            crate::sys::process::start_time(pid).is_ok_and(|start| start.is_none())
-        });
-        if is_dead {
-            let _ = std::fs::remove_file(entry.path());
-        }
-    }
-}
-
 fn say(global: &Global, table: &Table, suite: &Loaded) {
     if global.is_json() {
         match table.to_json() {
@@ -563,63 +352,4 @@ fn say(global: &Global, table: &Table, suite: &Loaded) {
         text.push_str("\nWhat a third party's probe says of itself is self-reported.\n");
     }
     report::print(&text);
-}
-
-/// One line on a terminal that says what is being done, once it takes a while.
-struct ProgressLine {
-    began: Instant,
-    quiet: bool,
-    on: bool,
-    shown: bool,
-}
-
-impl ProgressLine {
-    /// Where no line shows what goes on, that something does.
-    fn begin(&self, runtime: &str) {
-        if !self.quiet && !self.on {
-            report::notice_line(&format!("measuring {runtime}"));
-        }
-    }
-
-    fn new(quiet: bool) -> Self {
-        Self {
-            began: Instant::now(),
-            quiet,
-            on: !quiet && io::stderr().is_terminal(),
-            shown: false,
-        }
-    }
-
-    fn show(&mut self, progress: &Progress<'_>) {
-        if !self.on || self.began.elapsed() < PATIENCE {
-            return;
-        }
-        self.shown = true;
-        let Progress {
-            runtime,
-            under_way,
-            done,
-            all,
-        } = progress;
-        // What has begun last, as it shows that things go on.
-        let last = under_way.last().map_or_else(String::new, |(probe, arm)| {
-            let others = match under_way.len() {
-                0 | 1 => String::new(),
-                more => format!(" and {} more under way", more - 1),
-            };
-            format!(", {probe} ({arm}){others}")
-        });
-        // A terminal that is gone is no reason to fail.
-        let _ = write!(
-            io::stderr(),
-            "\r\u{1b}[Kmeasuring {runtime}: {done} of {all} done{last}"
-        );
-    }
-
-    fn clear(&mut self) {
-        if self.shown {
-            let _ = write!(io::stderr(), "\r\u{1b}[K");
-            self.shown = false;
-        }
-    }
 }

@@ -2,9 +2,11 @@
 //!
 //! Machine output goes to stdout, prose and progress to stderr. Exit codes are those of DESIGN.md §6.
 
+mod arguments;
 mod bundle;
 mod choose;
 mod close;
+mod command_line;
 mod completions;
 mod doctor;
 mod events;
@@ -90,10 +92,10 @@ enum Format {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a workload in a sandbox and record it
-    Exec(Box<exec::ExecArgs>),
+    Exec(Box<arguments::ExecArgs>),
     /// Say what would be intended, and what not and why; runs and writes nothing, and looks for no program
-    #[command(after_help = exec::PLAN_STATUSES)]
-    Plan(Box<exec::ExecArgs>),
+    #[command(after_help = arguments::PLAN_STATUSES)]
+    Plan(Box<arguments::ExecArgs>),
     /// Say what this host allows, found by trying
     Doctor,
     /// List the runtimes
@@ -143,7 +145,7 @@ struct ExecCli {
 
 #[derive(Debug, Subcommand)]
 enum ExecCommand {
-    Exec(Box<exec::ExecArgs>),
+    Exec(Box<arguments::ExecArgs>),
 }
 
 /// Reads a command line of `exec`; `None` for any other, and for one with a mistake, which [`Cli`] can explain.

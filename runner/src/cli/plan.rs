@@ -3,7 +3,8 @@
 use ledger::facts::control::{Control, Unsupported};
 use ledger::facts::policy::Mode;
 
-use super::exec::{self, ExecArgs};
+use super::arguments::ExecArgs;
+use super::command_line;
 use super::status::REFUSED;
 use super::trial::{self, Would};
 use super::{FAILED, Global, USAGE, ledger as ledgers, report};
@@ -18,7 +19,7 @@ pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
     let (policy, runtimes, job) = match compiled {
         Ok(parts) => parts,
         Err(error) => {
-            exec::say(error);
+            command_line::say(error);
             return usage;
         }
     };

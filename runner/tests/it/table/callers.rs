@@ -112,29 +112,27 @@ fn are_told(a: &World, b: &World, named: &BTreeSet<&str>) {
 
 #[test]
 fn embedded_contains_what_it_declares_and_a_callers_cell_says_why_it_differs() {
-    let _ = ready!();
-    let test = "embedded_contains_what_it_declares_and_a_callers_cell_says_why_it_differs";
-    compare_callers(test, "embedded");
+    compare_callers_of("embedded");
 }
 
 #[test]
 fn bwrap_contains_what_it_declares_and_a_callers_cell_says_why_it_differs() {
-    let test = "bwrap_contains_what_it_declares_and_a_callers_cell_says_why_it_differs";
-    let _ = ready!();
-    if program("bwrap").is_none() {
-        return skip(test, "no bwrap (bubblewrap)");
-    }
-    compare_callers(test, "bwrap");
+    compare_callers_of("bwrap");
 }
 
 #[test]
 fn unshare_contains_what_it_declares_and_a_callers_cell_says_why_it_differs() {
-    let test = "unshare_contains_what_it_declares_and_a_callers_cell_says_why_it_differs";
+    compare_callers_of("unshare");
+}
+
+fn compare_callers_of(runtime: &str) {
     let _ = ready!();
-    if program("unshare").is_none() {
-        return skip(test, "no unshare (util-linux)");
+    let test =
+        format!("{runtime}_contains_what_it_declares_and_a_callers_cell_says_why_it_differs");
+    if runtime != "embedded" && program(runtime).is_none() {
+        return skip(&test, format!("no {runtime}"));
     }
-    compare_callers(test, "unshare");
+    compare_callers(&test, runtime);
 }
 
 #[test]
