@@ -106,7 +106,7 @@ fn a_files_own_mode_is_no_sandbox() {
     fs::write(&secret, "containment-11aa").unwrap();
     fs::set_permissions(&secret, PermissionsExt::from_mode(0o600)).unwrap();
     let program = folder.path().join("probe");
-    fs::copy(env!("CARGO_BIN_EXE_probe"), &program).unwrap();
+    install(&program);
     let user = fs::metadata(&secret).unwrap().uid();
     if user != 0 {
         return skip("a_files_own_mode_is_no_sandbox", "not root");
@@ -121,6 +121,17 @@ fn a_files_own_mode_is_no_sandbox() {
         "{}",
         said.detail("read")
     );
+}
+
+/// Puts a copy of the probe there, written by another process: a child that another test forks meanwhile has what this one has open
+/// for writing, and until it executes its own program nobody can execute that (execve(2), ETXTBSY).
+fn install(to: &std::path::Path) {
+    let mut command = Command::new("install");
+    let status = command
+        .args(["-m", "755", env!("CARGO_BIN_EXE_probe")])
+        .arg(to)
+        .status();
+    assert!(status.unwrap().success());
 }
 
 struct Canary(Child);
@@ -269,7 +280,7 @@ fn ids_are_those_that_were_said_or_not() {
         let mut other = Command::new("setpriv");
         other.args(["--reuid=12345", "--regid=12345", "--clear-groups"]);
         let copy = folder.path().join("probe");
-        fs::copy(env!("CARGO_BIN_EXE_probe"), &copy).unwrap();
+        install(&copy);
         fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
         other.arg(copy).arg("user");
         let said = Said::by(&mut other, "user", &[("inside", "12345:12345")]);

@@ -259,7 +259,6 @@ fn hash(path: &Path) -> std::io::Result<(Hash, State)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
 
     const BWRAP: Known = Known {
         name: "bwrap",
@@ -272,9 +271,13 @@ mod tests {
     fn program(text: &str) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bwrap");
-        std::fs::write(&path, text).unwrap();
-        let executable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&path, executable).unwrap();
+        // By another process: what this one has open for writing a child of another test's has, too, and nobody can execute
+        // it then.
+        let draft = folder.path().join("draft");
+        std::fs::write(&draft, text).unwrap();
+        let mut install = Command::new("install");
+        let installed = install.args(["-m", "755"]).args([&draft, &path]).status();
+        assert!(installed.unwrap().success());
         (folder, path)
     }
 

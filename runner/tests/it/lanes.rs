@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use crate::evidence::walked;
 use crate::kills::moments::Numbers;
 use crate::matrix::{objects_to_nothing_else, some_rows, verdicts_in_order};
-use crate::world::{PATIENCE, Ran, World, ready, skip, until};
+use crate::world::{PATIENCE, Ran, World, install_script, ready, skip, until};
 
 /// What the records say, also while runs go on.
 fn bodies(world: &World) -> Vec<Body> {
@@ -67,9 +67,8 @@ fn who_holds_the_only_key_measures_one_after_the_other() {
 fn staying(world: &World) -> (PathBuf, PathBuf) {
     let folder = world.folder("staying");
     let script = "#!/bin/sh\necho probe=stay dimension=files check=stay result=contained errno=none\nexec sleep 1000\n";
-    let program = world.file("staying/probe.sh", script);
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program = folder.join("probe.sh");
+    install_script(script, &program);
     let suite = r#"{"schema":"containment-ledger/suite/v1","probes":[{"id":"stay","control":"files","risk":"controlled",
 "program":{"path":"probe.sh"},"arguments":[],"arms":["baseline","run"],"checks":[{"check":"stay","oracle":"line","twin":"allowed","denied":["none"]}]}]}"#;
     world.file("staying/suite.json", suite);

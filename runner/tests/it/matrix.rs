@@ -1,13 +1,12 @@
 //! `runner matrix` against the real sandbox, against none, and against runtimes that lie.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use crate::fakes::fake;
 use crate::kills::verdict_codes;
 use crate::verifier::{NO_VERIFIER, verdict, verifier};
-use crate::world::{Ran, World, no_groups, program, ready, skip};
+use crate::world::{Ran, World, install_script, no_groups, program, ready, skip};
 
 /// Verdict and reason of each check.
 pub(crate) fn verdicts(ran: &Ran) -> BTreeMap<String, (String, String)> {
@@ -277,8 +276,7 @@ fn a_program_that_was_just_installed_measures_one_host() {
     // Its file cannot be told from a later one for two seconds; three arms of this take longer.
     world.install_runner();
     let script = "#!/bin/sh\nsleep 1\necho probe=slow dimension=files check=slow result=contained errno=none\n";
-    let program = world.file("slow/probe.sh", script);
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    install_script(script, &world.folder("slow").join("probe.sh"));
     let suite = r#"{"schema":"containment-ledger/suite/v1","probes":[{"id":"slow","control":"files","risk":"controlled",
 "program":{"path":"probe.sh"},"arguments":[],"arms":["baseline","ablation","run"],"checks":[{"check":"slow","oracle":"line","twin":"allowed","denied":["none"]}]}]}"#;
     let suite = world.file("slow/suite.json", suite);

@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -49,6 +48,22 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(began.elapsed() < PATIENCE, "did not happen: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Puts a copy of `program` at `to`, written by another process: a child that another test forks meanwhile has what this one has
+/// open for writing, and until it executes its own program nobody can execute that (execve(2), ETXTBSY).
+pub(crate) fn install(program: &Path, to: &Path) {
+    let mut command = Command::new("install");
+    let status = command.args(["-m", "755"]).args([program, to]).status();
+    assert!(status.unwrap().success(), "{}", to.display());
+}
+
+/// The same of a text.
+pub(crate) fn install_script(text: &str, to: &Path) {
+    let draft = to.with_extension("draft");
+    std::fs::write(&draft, text).unwrap();
+    install(&draft, to);
+    std::fs::remove_file(draft).unwrap();
 }
 
 /// Finds a program of the host.
@@ -169,7 +184,7 @@ impl World {
         // The user may not reach the build folder.
         let copy = world.path("runner");
         // A hard link would change the program's ctime, and with it what every other run says of its host.
-        std::fs::copy(&world.runner, &copy).unwrap();
+        install(&world.runner, &copy);
         world.runner = copy;
         for path in ["", "home", "home/work", "state", "data"] {
             std::os::unix::fs::chown(world.path(path), Some(ID), Some(ID)).unwrap();
@@ -227,12 +242,7 @@ impl World {
     /// From now on runs a copy of the program that is made now.
     pub(crate) fn install_runner(&mut self) {
         let copy = self.path("runner");
-        std::fs::copy(&self.runner, &copy).unwrap();
-        // A child that another test forks meanwhile has the file open for writing until it executes its own program.
-        until("the copy can be executed", || {
-            let tried = Command::new(&copy).arg("--version").output();
-            !tried.is_err_and(|error| error.kind() == ErrorKind::ExecutableFileBusy)
-        });
+        install(&self.runner, &copy);
         self.runner = copy;
     }
 

@@ -1,5 +1,4 @@
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use ledger::facts::probe::{ProbeLine, ProbeResult};
@@ -44,8 +43,12 @@ fn it_answers_every_check_in_a_root_that_holds_nothing_else() {
     }
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("probe");
-    std::fs::write(&file, PROGRAM).unwrap();
-    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+    // By another process: what this one has open for writing a child of another test's has, too, and nobody can execute it then.
+    let draft = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(draft.path(), PROGRAM).unwrap();
+    let mut install = Command::new("install");
+    let installed = install.args(["-m", "755"]).args([draft.path(), &file]);
+    assert!(installed.status().unwrap().success());
     for probe in suite().probes {
         let mut child = Command::new("chroot")
             .arg(root.path())

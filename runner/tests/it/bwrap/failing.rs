@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ledger::facts::execution::Outcome;
 
 use super::with_bwrap;
-use crate::world::{World, program, skip, until};
+use crate::world::{World, install, install_script, program, skip, until};
 
 /// A world whose PATH has a folder of its own first, and only this one with `alone`.
 pub(super) fn first_in_path(world: World, alone: bool) -> (World, PathBuf) {
@@ -26,9 +26,7 @@ fn fake(bin: &std::path::Path, otherwise: &str) {
     let text = format!(
         "#!/bin/sh\ncase $1 in --version|--help) exec {real} \"$@\";; esac\n{otherwise}\nexec {real} \"$@\"\n"
     );
-    let path = bin.join("bwrap");
-    std::fs::write(&path, text).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    install_script(&text, &bin.join("bwrap"));
 }
 
 /// A world in which bubblewrap ends with these words where it is told `option`.
@@ -105,7 +103,7 @@ fn where_bubblewrap_is_missing_nothing_runs_and_all_of_them_say_so() {
 fn bubblewrap_that_goes_between_doctor_and_exec_is_missed() {
     let world = with_bwrap!();
     let (world, bin) = first_in_path(world, true);
-    std::fs::copy(program("bwrap").unwrap(), bin.join("bwrap")).unwrap();
+    install(&program("bwrap").unwrap(), &bin.join("bwrap"));
     let found = world.run("--json doctor").json();
     let capabilities = found["capabilities"].as_array().unwrap();
     let row = capabilities
@@ -128,7 +126,7 @@ fn bubblewrap_that_goes_between_the_plan_and_its_start_is_missed() {
     let text = std::fs::read_to_string(&path).unwrap();
     // The last that the plan asks of it is its help.
     let text = text.replace("#!/bin/sh\n", "#!/bin/sh\n[ $1 = --help ] && rm \"$0\"\n");
-    std::fs::write(&path, text.replace("\"$0\"", &path.display().to_string())).unwrap();
+    install_script(&text.replace("\"$0\"", &path.display().to_string()), &path);
     let ran = world.exec("--runtime bwrap", &["true"]);
     // It is hashed after it was asked, so it is missed there.
     let ran = ran.ended(126);
@@ -295,8 +293,7 @@ fn bubblewrap_that_does_not_answer_is_as_good_as_none() {
         ("exec sleep 600", "no answer within 5 s"),
         ("exec cat /dev/zero", "an answer of more than"),
     ] {
-        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        install_script(&format!("#!/bin/sh\n{script}\n"), &path);
         let ran = world.exec("--runtime bwrap", &["/bin/true"]).ended(126);
         assert!(ran.err.contains("runtime-missing"), "{}", ran.err);
         assert!(ran.err.contains(why), "{}", ran.err);
@@ -385,8 +382,7 @@ fn namespaces_that_only_the_first_process_has_are_nobodys() {
     let real = program("bwrap").unwrap();
     let (world, bin) = first_in_path(world, false);
     let path = bin.join("bwrap");
-    std::fs::write(&path, DECOY.replace("REAL", &format!("{real:?}"))).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    install_script(&DECOY.replace("REAL", &format!("{real:?}")), &path);
     let script = format!(": </dev/tcp/127.0.0.1/{port} && echo connected");
     let ran = world.exec("--runtime bwrap", &["bash", "-c", &script]);
     assert_eq!(ran.ended(126).out, "");

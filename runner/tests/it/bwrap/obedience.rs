@@ -1,11 +1,9 @@
 //! Bubblewrap that leaves out something of what it was told: either it builds nothing then, or what is missing is seen from outside,
 //! or nothing rests on it.
 
-use std::os::unix::fs::PermissionsExt as _;
-
 use super::failing::first_in_path;
 use super::with_bwrap;
-use crate::world::{SUPPORTED, program, skip};
+use crate::world::{SUPPORTED, install_script, program, skip};
 
 /// What comes of it.
 enum Then {
@@ -82,8 +80,7 @@ fn what_bubblewrap_leaves_undone_is_not_declared() {
     for (left_out, then) in LEFT_OUT {
         let words = format!("{:?}", left_out.replace("OUT", &out.display().to_string()));
         let text = DISOBEYS.replace("REAL", &real).replace("LEFT_OUT", &words);
-        std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        install_script(&text, &path);
         let ran = world.exec(&format!("{flags} --best-effort"), &["true"]);
         assert!(!ran.err.contains("was not told"), "{left_out}: {}", ran.err);
         let run = world.last();
