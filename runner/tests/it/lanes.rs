@@ -196,7 +196,7 @@ fn a_signal_that_the_caller_ignores_stays_ignored() {
 }
 
 /// What is left of runners with these process ids: files, sockets, groups, and what is written down of them.
-fn left(world: &World, pids: &[u32]) -> Vec<String> {
+pub(crate) fn left(world: &World, pids: &[u32]) -> Vec<String> {
     // Of one process for ever: its start time follows. Other programs have numbers in their names, too.
     let is_theirs = |name: &str| {
         let is_of = |pid| name.contains(&format!("-{pid}-"));
