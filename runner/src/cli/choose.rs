@@ -50,9 +50,5 @@ pub(super) fn choose_runtime(name: &str, allowed: bool) -> Result<Box<dyn Runtim
     {
         return Ok(runtime);
     }
-    let later = crate::runtime::LATER.iter().find(|(id, _)| *id == name);
-    Err(ExecError::Runtime(match later {
-        Some((id, needs)) => format!("--runtime {id} {needs}"),
-        None => format!("there is no runtime {name:?}"),
-    }))
+    Err(ExecError::Runtime(format!("there is no runtime {name:?}")))
 }

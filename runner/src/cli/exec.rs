@@ -9,9 +9,10 @@ use clap::{ArgAction, Args};
 use ledger::facts::control::Control;
 use ledger::facts::execution::{NotExecuted, Outcome, Verdict};
 use ledger::facts::policy::{
-    ApplyChangesError, Bind, Changes, DEFAULT_POLICY, HostPort, NetworkMode, Policy,
-    ReadPolicyError, UnknownPolicy, units,
+    ApplyChangesError, Bind, Changes, DEFAULT_MODULE_POLICY, DEFAULT_POLICY, HostPort, NetworkMode,
+    Policy, ReadPolicyError, UnknownPolicy, units,
 };
+use ledger::facts::suite::MODULES;
 
 use super::choose::{choose_runtime, load_policy, native_is_allowed};
 use super::events::{Events, OpenEventsError};
@@ -39,9 +40,10 @@ control is required that would make it a refusal; 2 wrong usage.";
 #[command(after_help = STATUSES)]
 pub(super) struct ExecArgs {
     /// A policy of the catalogue, or a file
-    #[arg(short = 'P', long, value_name = "NAME|FILE", default_value = DEFAULT_POLICY)]
-    pub(super) policy: String,
-    /// What isolates: auto, embedded, bwrap, unshare, native, or a template, named by its file
+    /// [default: standard; with --runtime wasi: module]
+    #[arg(short = 'P', long, value_name = "NAME|FILE")]
+    policy: Option<String>,
+    /// What isolates: auto, embedded, bwrap, unshare, wasi (for WebAssembly modules), native, or a template, named by its file
     #[arg(long, value_name = "RUNTIME|FILE", default_value = "auto")]
     pub(super) runtime: String,
     /// Show a file or folder read-only
@@ -190,7 +192,12 @@ impl ExecArgs {
             value: value.to_owned(),
             why,
         };
-        let policy = load_policy(&self.policy)?;
+        let default = if self.runtime == MODULES {
+            DEFAULT_MODULE_POLICY
+        } else {
+            DEFAULT_POLICY
+        };
+        let policy = load_policy(self.policy.as_deref().unwrap_or(default))?;
         let binds = |flag: &'static str, list: &[String]| -> Result<Vec<Bind>, ExecError> {
             list.iter()
                 .map(|text| bind(text).map_err(|why| wrong(flag, text, why)))
@@ -459,10 +466,16 @@ fn tell(global: &Global, args: &ExecArgs, finished: &Finished, folder: &Path) {
                     ""
                 }
             ),
+            Some(NotExecuted::NotFound) if args.runtime == MODULES => {
+                format!("no such module, record {sequence}: {obstacle}")
+            }
             Some(NotExecuted::NotFound) => format!(
                 "not found inside, record {sequence}: {program}{}",
                 show_how(&args.command)
             ),
+            Some(NotExecuted::NotExecutable) if args.runtime == MODULES => {
+                format!("no module that can be run, record {sequence}: {obstacle}")
+            }
             Some(NotExecuted::NotExecutable) => {
                 format!(
                     "not executable, record {sequence}: {program} ({})",

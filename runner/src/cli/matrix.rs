@@ -21,14 +21,14 @@ use super::exec::ExecError;
 use super::interrupt::Interrupts;
 use super::ledger as ledgers;
 use super::{FAILED, Global, USAGE, report};
-use crate::measure::arms::{ArmError, Bench};
+use crate::measure::arms::{ArmError, Bench, MODULE_NAME, PROGRAM_NAME};
 use crate::measure::gate::{ParseRequirementError, Requirement, objections};
 use crate::measure::lanes::{OpenMore, Progress};
 use crate::measure::listen::own_addresses;
 use crate::measure::matrix::Measured;
 use crate::measure::plant::mark::{MarkError, sweep, sweep_own};
 use crate::measure::plant::six_places;
-use crate::measure::program::{PROGRAM, SUITE};
+use crate::measure::program::{MODULE, PROGRAM, SUITE};
 use crate::measure::record::{RecordMatrixError, keep_suite, record};
 use crate::measure::suite::{LoadSuiteError, Loaded, own, third_party};
 use crate::plan::Runtime;
@@ -437,8 +437,26 @@ fn choose(args: &MatrixArgs) -> Result<Chosen, MatrixError> {
     Ok(Chosen { runtimes, missing })
 }
 
-/// The probe program as a file that sandboxes can show: in a folder of its own, named by its content.
+/// The probe program and module as files that sandboxes can show: in a folder of their own, named by the program's content.
 fn keep_program(state: &Path, sha256: &Hash) -> Result<PathBuf, MatrixError> {
+    let folder = state.join("probes").join(sha256.to_string());
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(&folder)
+        .map_err(|source| MatrixError::Program {
+            attempt: "make the folder",
+            path: folder.clone(),
+            source,
+        })?;
+    remove_unfinished(&folder);
+    for (name, content) in [(PROGRAM_NAME, PROGRAM), (MODULE_NAME, MODULE)] {
+        keep_file(&folder, name, content)?;
+    }
+    Ok(folder)
+}
+
+fn keep_file(folder: &Path, name: &str, content: &[u8]) -> Result<(), MatrixError> {
     fn cannot<'a>(
         attempt: &'static str,
         path: &'a Path,
@@ -449,16 +467,9 @@ fn keep_program(state: &Path, sha256: &Hash) -> Result<PathBuf, MatrixError> {
             source,
         }
     }
-    let folder = state.join("probes").join(sha256.to_string());
-    let path = folder.join("probe");
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(&folder)
-        .map_err(cannot("make the folder", &folder))?;
-    remove_unfinished(&folder);
+    let path = folder.join(name);
     match std::fs::read(&path) {
-        Ok(found) if Hash::of(&found) == *sha256 => return Ok(folder),
+        Ok(found) if found == content => return Ok(()),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(cannot("read", &path)(error)),
@@ -471,7 +482,7 @@ fn keep_program(state: &Path, sha256: &Hash) -> Result<PathBuf, MatrixError> {
             .truncate(true)
             .mode(0o755)
             .open(&new)?;
-        file.write_all(PROGRAM)
+        file.write_all(content)
     };
     let written = write()
         .map_err(cannot("write", &new))
@@ -480,7 +491,7 @@ fn keep_program(state: &Path, sha256: &Hash) -> Result<PathBuf, MatrixError> {
         // What cannot be removed either is removed by a later measurement.
         let _ = std::fs::remove_file(&new);
     }
-    written.map(|()| folder)
+    written
 }
 
 /// First part of the name of a program that is being written; the rest is its writer's process id.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 
 use ledger::facts::control::Control;
-use ledger::facts::suite::{Arm, Probe, Risk};
+use ledger::facts::suite::{Arm, MODULES, Probe, Risk};
 use ledger::file::store::{OpenLedgerError, Store};
 
 use super::arms::{ArmError, ArmRecord, Bench};
@@ -58,6 +58,10 @@ impl Unit<'_> {
 pub(super) fn units<'a>(rows: &'a [Probe], runtime: &dyn Runtime) -> Vec<Unit<'a>> {
     let mut units = Vec::new();
     for (row, probe) in rows.iter().enumerate() {
+        // What no module can try is not tried where modules alone are run.
+        if runtime.id() == MODULES && probe.is_own() && !probe.checks.iter().any(|it| it.module) {
+            continue;
+        }
         let beside =
             runtime.shares_nothing() && probe.is_own() && matches!(probe.risk, Risk::Controlled);
         for arm in [Arm::Baseline, Arm::Ablation, Arm::Run] {

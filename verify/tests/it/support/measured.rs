@@ -61,6 +61,7 @@ pub(crate) fn suite() -> Suite {
             denied: vec!["EPERM".parse().unwrap()],
             needs: vec![],
             oracle: Oracle::Listener,
+            module: false,
             twin: TwinKind::Allowed,
         }],
         control,
