@@ -291,6 +291,13 @@ impl Suite {
 }
 
 impl Probe {
+    /// Whether anything of it can be tried in a runtime. What no module can try is not run where modules alone are
+    /// ([`MODULES`]); of a third party's program nobody knows what it is.
+    #[must_use]
+    pub fn is_tried_in(&self, runtime: &str) -> bool {
+        runtime != MODULES || !self.is_own() || self.checks.iter().any(|check| check.module)
+    }
+
     /// `network/tcp4`.
     #[must_use]
     pub fn check_id(&self, check: &Check) -> String {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 
 use ledger::facts::control::Control;
-use ledger::facts::suite::{Arm, MODULES, Probe, Risk};
+use ledger::facts::suite::{Arm, Probe, Risk};
 use ledger::file::store::{OpenLedgerError, Store};
 
 use super::arms::{ArmError, ArmRecord, Bench};
@@ -58,8 +58,7 @@ impl Unit<'_> {
 pub(super) fn units<'a>(rows: &'a [Probe], runtime: &dyn Runtime) -> Vec<Unit<'a>> {
     let mut units = Vec::new();
     for (row, probe) in rows.iter().enumerate() {
-        // What no module can try is not tried where modules alone are run.
-        if runtime.id() == MODULES && probe.is_own() && !probe.checks.iter().any(|it| it.module) {
+        if !probe.is_tried_in(runtime.id()) {
             continue;
         }
         let beside =

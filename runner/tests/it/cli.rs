@@ -77,7 +77,9 @@ fn what_a_later_version_does_says_what_it_needs() {
         assert_eq!(ran.code, Some(2), "{line}: {ran:#?}");
         assert!(ran.err.contains(" needs "), "{line}: {}", ran.err);
     }
-    let ran = world.run("exec --key ssh-agent:SHA256:x -- true").ended(125);
+    let ran = world
+        .run("exec --key ssh-agent:SHA256:x -- true")
+        .ended(125);
     assert!(ran.err.contains("needs "), "{}", ran.err);
 }
 
@@ -273,7 +275,7 @@ fn the_host_and_its_runtimes_are_described() {
         assert_eq!(row["version"].is_string(), is_there, "{row}");
         assert_eq!(row["isolates"], true);
     }
-    let is_there = std::path::Path::new(env!("CARGO_BIN_EXE_runner"))
+    let is_there = Path::new(env!("CARGO_BIN_EXE_runner"))
         .with_file_name("runner-wasi")
         .is_file();
     assert_eq!(find("wasi")["available"], is_there, "{}", find("wasi"));

@@ -197,7 +197,10 @@ fn a_folder_that_is_shown_can_be_read_and_nothing_else() {
     let tried = |path: &str, how, rights| {
         opener(&world, path, how, rights);
         let ran = world.exec(&flags, &["opener.wasm"]);
-        assert_eq!(std::fs::read_to_string(shown.join("file")).unwrap(), "shown");
+        assert_eq!(
+            std::fs::read_to_string(shown.join("file")).unwrap(),
+            "shown"
+        );
         ran.code.unwrap()
     };
     // What is there to be read is: else the rest would say nothing.
@@ -233,7 +236,16 @@ fn a_folder_that_is_shown_can_be_read_and_nothing_else() {
     ] {
         assert_eq!(tried(path, 0, READ), EPERM, "{path}");
     }
-    for path in ["..", "../", "out", "out/", "out//", "out/.", "absolute/", "/"] {
+    for path in [
+        "..",
+        "../",
+        "out",
+        "out/",
+        "out//",
+        "out/.",
+        "absolute/",
+        "/",
+    ] {
         assert_eq!(tried(path, FOLDER, 0), EPERM, "{path}");
     }
     // Whoever is shown nothing has nothing to ask.

@@ -26,9 +26,7 @@ impl Limits {
     }
 
     fn grow(&mut self, current: usize, desired: usize) -> bool {
-        let held = self
-            .held
-            .saturating_add(desired.saturating_sub(current));
+        let held = self.held.saturating_add(desired.saturating_sub(current));
         if self.most.is_some_and(|most| held > most) {
             return false;
         }

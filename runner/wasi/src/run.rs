@@ -109,7 +109,9 @@ fn read(path: &Path) -> Result<Vec<u8>, Report> {
         )));
     }
     if !bytes.starts_with(b"\0asm") {
-        return Err(unusable("it is no WebAssembly module in binary form".to_owned()));
+        return Err(unusable(
+            "it is no WebAssembly module in binary form".to_owned(),
+        ));
     }
     Ok(bytes)
 }
@@ -142,9 +144,11 @@ fn prepare(order: &Order) -> Result<(Ready, Prepared), Report> {
     p1::add_to_linker_sync(&mut linker, |held| &mut held.wasi)
         .map_err(|error| failed("link WASI preview 1", error))?;
     let imports = module.imports().len();
-    let instance = linker
-        .instantiate_pre(&module)
-        .map_err(|error| unusable(format!("it imports what WASI preview 1 does not have: {error:#}")))?;
+    let instance = linker.instantiate_pre(&module).map_err(|error| {
+        unusable(format!(
+            "it imports what WASI preview 1 does not have: {error:#}"
+        ))
+    })?;
     let is_start = module.get_export(START).is_some_and(|export| {
         export
             .func()
@@ -193,7 +197,9 @@ fn context(order: &Order) -> Result<Context, Report> {
     let text = |what: &str, bytes: &[u8]| {
         String::from_utf8(bytes.to_vec()).map_err(|_| {
             let shown = String::from_utf8_lossy(bytes).into_owned();
-            unusable(format!("{what} {shown:?} is not UTF-8, which WASI asks for"))
+            unusable(format!(
+                "{what} {shown:?} is not UTF-8, which WASI asks for"
+            ))
         })
     };
     let mut builder = WasiCtxBuilder::new();
@@ -238,11 +244,14 @@ impl Prepared {
                 return crate::FAILED;
             }
         }
-        let ran = self.module.instantiate(&mut self.store).and_then(|instance| {
-            instance
-                .get_typed_func::<(), ()>(&mut self.store, START)?
-                .call(&mut self.store, ())
-        });
+        let ran = self
+            .module
+            .instantiate(&mut self.store)
+            .and_then(|instance| {
+                instance
+                    .get_typed_func::<(), ()>(&mut self.store, START)?
+                    .call(&mut self.store, ())
+            });
         let Err(error) = ran else {
             return 0;
         };

@@ -139,10 +139,10 @@ impl Runner {
 
     /// Says what stands ready: its length in four bytes, then JSON.
     pub(crate) fn say(&mut self, report: &Report) -> Result<(), TalkError> {
-        let text = serde_json::to_vec(report)
-            .map_err(|error| TalkError::Say(io::Error::other(error)))?;
-        let length = u32::try_from(text.len())
-            .map_err(|error| TalkError::Say(io::Error::other(error)))?;
+        let text =
+            serde_json::to_vec(report).map_err(|error| TalkError::Say(io::Error::other(error)))?;
+        let length =
+            u32::try_from(text.len()).map_err(|error| TalkError::Say(io::Error::other(error)))?;
         self.report
             .write_all(&length.to_le_bytes())
             .and_then(|()| self.report.write_all(&text))

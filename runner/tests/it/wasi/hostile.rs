@@ -1,6 +1,7 @@
 //! Modules that do not end, take what there is, or are none: each ends, and is told from the others.
 
-use ledger::facts::execution::{NotExecuted, Outcome, Sealable};
+use ledger::facts::execution::{NotExecuted, Outcome};
+use ledger::facts::list::Sealable;
 
 use super::{WASI, bytes, module, modules, speaker};
 use crate::world::World;

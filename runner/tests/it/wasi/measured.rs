@@ -49,7 +49,10 @@ fn a_module_is_contained_where_it_can_try_and_the_rest_does_not_arise() {
             if check["module"] == true {
                 tried += 1;
                 let forbidden = reason == "host-forbids" || reason == "oracle-unavailable";
-                assert!(verdict == "contained" || forbidden, "{id}: {verdict} {reason}");
+                assert!(
+                    verdict == "contained" || forbidden,
+                    "{id}: {verdict} {reason}"
+                );
             } else {
                 assert_eq!(verdict, "not-applicable", "{id}");
                 assert_eq!(reason, "runtime-runs-no-programs", "{id}");

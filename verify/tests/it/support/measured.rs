@@ -70,6 +70,7 @@ pub(crate) fn suite() -> Suite {
         risk: Risk::Controlled,
     };
     Suite {
+        module: None,
         probes: CHECKS.into_iter().map(row).collect(),
         program: Some(Hash::of(b"probe")),
         schema: SUITE_SCHEMA.to_owned(),
