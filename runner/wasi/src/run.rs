@@ -19,6 +19,8 @@ use crate::talk::{self, Order, Ready, Report, Runner, TalkError, Unusable};
 const MAX_MODULE: u64 = 64 << 20;
 /// Where a module begins (a WASI command).
 const START: &str = "_start";
+/// Address space behind a memory for its growth, in bytes: without any, each step would copy all of it.
+const GROWTH: u64 = 16 << 20;
 /// How long a module that was stopped at its deadline waits for the runner, which ends this process at the same moment, so that
 /// the run ends as what it is. Only where there is no runner any more it ends by itself.
 const AWAIT_END: Duration = Duration::from_secs(10);
@@ -121,7 +123,7 @@ fn engine(order: &Order) -> wasmtime::Result<Engine> {
     config
         // Address space is taken as the module grows, not 4 GiB of it at once, so that limits on it do not end this process.
         .memory_reservation(0)
-        .memory_reservation_for_growth(0)
+        .memory_reservation_for_growth(GROWTH)
         .memory_guard_size(0)
         .memory_init_cow(false)
         .epoch_interruption(order.deadline_ms.is_some());
