@@ -44,7 +44,7 @@ pub(crate) fn serve() -> Result<u8, TalkError> {
     let order = talk::order()?;
     let mut runner = Runner::open()?;
     let (report, prepared) = match prepare(&order) {
-        Ok((ready, prepared)) => (Report::Ready(ready), Some(prepared)),
+        Ok((ready, prepared)) => (Report::Ready(Box::new(ready)), Some(prepared)),
         Err(report) => (report, None),
     };
     runner.say(&report)?;

@@ -49,7 +49,7 @@ pub(crate) struct Folder {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Report {
     /// A module that can begin.
-    Ready(Ready),
+    Ready(Box<Ready>),
     /// The module cannot be run, whatever it is run under.
     Unusable(Unusable),
     /// What was asked for cannot be given.
