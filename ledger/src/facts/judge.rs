@@ -13,7 +13,7 @@ use super::host::HostFacts;
 use super::matrix::{CellReason, CellVerdict};
 use super::measurement::{Observation, ProbeRun, Saw, proof};
 use super::probe::{ProbeLine, ProbeResult, Twin};
-use super::suite::{Check, Oracle, Probe, TwinKind};
+use super::suite::{Check, MODULES, Oracle, Probe, TwinKind};
 
 /// One run of a probe, with its lines, which a record may keep in a blob.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +35,8 @@ pub struct Question<'a> {
     pub host: &'a HostFacts,
     /// Whether the start of the arm `run` declares the control.
     pub declared: bool,
+    /// The runtime.
+    pub runtime: &'a str,
     /// The arm without a sandbox.
     pub baseline: Option<Seen<'a>>,
     /// The arm without this control.
@@ -74,6 +76,10 @@ pub fn judge(question: &Question<'_>) -> Judged {
         reason: Some(reason),
         detail,
     };
+    if question.runtime == MODULES && !question.check.module && question.probe.is_own() {
+        let text = "a module has no function to try it with".to_owned();
+        return not_applicable(CellReason::RuntimeRunsNoPrograms, text);
+    }
     let Some(run) = question.run else {
         return inconclusive(CellReason::NoOutput, "it was not run".to_owned());
     };

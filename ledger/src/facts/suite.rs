@@ -15,10 +15,16 @@ use crate::bytes::hash::Hash;
 /// `schema` of every suite.
 pub const SUITE_SCHEMA: &str = "containment-ledger/suite/v1";
 
+/// The runtime that runs no programs but WebAssembly modules: there the runner's own module makes the checks that say so.
+pub const MODULES: &str = "wasi";
+
 /// A table of probes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suite {
+    /// SHA-256 of the runner's own probe module ([`MODULES`]); filled in for the blob.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<Hash>,
     /// The rows, in the order in which they are run.
     pub probes: Vec<Probe>,
     /// SHA-256 of the runner's own probe program; filled in for the blob.
@@ -68,6 +74,9 @@ pub struct Check {
     pub check: ProbeName,
     /// Errors with which an attack that was refused ends; `none` where it ends without one (an empty list).
     pub denied: Vec<Errno>,
+    /// Whether a module can try it at all ([`MODULES`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub module: bool,
     /// What the host must have for the attack to be possible at all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<Need>,
@@ -290,6 +299,13 @@ impl Suite {
 }
 
 impl Probe {
+    /// Whether anything of it can be tried in a runtime. What no module can try is not run where modules alone are
+    /// ([`MODULES`]); of a third party's program nobody knows what it is.
+    #[must_use]
+    pub fn is_tried_in(&self, runtime: &str) -> bool {
+        runtime != MODULES || !self.is_own() || self.checks.iter().any(|check| check.module)
+    }
+
     /// `network/tcp4`.
     #[must_use]
     pub fn check_id(&self, check: &Check) -> String {

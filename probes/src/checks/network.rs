@@ -19,6 +19,7 @@ pub(crate) const DENIED: &[&str] = &[
     "EACCES",
     "EPERM",
     "EAFNOSUPPORT",
+    "ENOTSOCK",
     "ECONNREFUSED",
     "ETIMEDOUT",
     "ENETDOWN",

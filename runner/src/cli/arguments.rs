@@ -5,7 +5,10 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
 use ledger::facts::control::Control;
-use ledger::facts::policy::{Bind, Changes, DEFAULT_POLICY, HostPort, NetworkMode, Policy, units};
+use ledger::facts::policy::{
+    Bind, Changes, DEFAULT_MODULE_POLICY, DEFAULT_POLICY, HostPort, NetworkMode, Policy, units,
+};
+use ledger::facts::suite::MODULES;
 
 use super::choose::{choose_runtime, load_policy, native_is_allowed};
 use super::command_line::CommandLineError;
@@ -29,9 +32,10 @@ control is required that would make it a refusal; 2 wrong usage.";
 #[command(after_help = STATUSES)]
 pub(super) struct ExecArgs {
     /// A policy of the catalogue, or a file
-    #[arg(short = 'P', long, value_name = "NAME|FILE", default_value = DEFAULT_POLICY)]
-    pub(super) policy: String,
-    /// What isolates: auto, embedded, bwrap, unshare, native, or a template, named by its file
+    /// [default: standard; with --runtime wasi: module]
+    #[arg(short = 'P', long, value_name = "NAME|FILE")]
+    policy: Option<String>,
+    /// What isolates: auto, embedded, bwrap, unshare, wasi (for WebAssembly modules), native, or a template, named by its file
     #[arg(long, value_name = "RUNTIME|FILE", default_value = "auto")]
     pub(super) runtime: String,
     /// Show a file or folder read-only
@@ -114,7 +118,12 @@ impl ExecArgs {
             value: value.to_owned(),
             why,
         };
-        let policy = load_policy(&self.policy)?;
+        let default = if self.runtime == MODULES {
+            DEFAULT_MODULE_POLICY
+        } else {
+            DEFAULT_POLICY
+        };
+        let policy = load_policy(self.policy.as_deref().unwrap_or(default))?;
         let binds = |flag: &'static str, list: &[String]| -> Result<Vec<Bind>, CommandLineError> {
             list.iter()
                 .map(|text| bind(text).map_err(|why| wrong(flag, text, why)))

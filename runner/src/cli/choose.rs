@@ -53,9 +53,7 @@ pub(super) fn choose_runtime(
     {
         return Ok(runtime);
     }
-    let later = crate::runtime::LATER.iter().find(|(id, _)| *id == name);
-    Err(CommandLineError::Runtime(match later {
-        Some((id, needs)) => format!("--runtime {id} {needs}"),
-        None => format!("there is no runtime {name:?}"),
-    }))
+    Err(CommandLineError::Runtime(format!(
+        "there is no runtime {name:?}"
+    )))
 }

@@ -8,6 +8,7 @@ use crate::mechanism::group;
 use crate::plan::{self, Input, Job, Plan, Runtime};
 use crate::runtime::bwrap::Bwrap;
 use crate::runtime::unshare::Unshare;
+use crate::runtime::wasi::Wasi;
 
 /// Without these the embedded runtime builds no sandbox at all.
 const ESSENTIAL: [&str; 2] = ["user-namespace", "mount-namespace"];
@@ -24,6 +25,7 @@ pub(super) fn run(global: &Global) -> u8 {
     };
     let mut capabilities = try_all(&facts);
     capabilities.extend(programs());
+    capabilities.push(modules());
     capabilities.push(group::tried(&facts));
     let lacks = |one: &&Capability| {
         let essential =
@@ -91,6 +93,23 @@ fn programs() -> Vec<Capability> {
             "util-linux",
         ),
     ]
+}
+
+/// The runtime for modules, whose program is built by itself and needs nothing of the host.
+fn modules() -> Capability {
+    let runtime = Wasi::default();
+    Capability {
+        name: "runner-wasi",
+        purpose: "the runtime wasi",
+        tried: "runner-wasi beside this program".to_owned(),
+        advice: None,
+        finding: match runtime.is_missing() {
+            None => Finding::Works(Some(runtime.version())),
+            Some(why) => Finding::Fails {
+                error: format!("not available: {why}"),
+            },
+        },
+    }
 }
 
 /// What the default policy asks of a runtime.

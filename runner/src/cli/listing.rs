@@ -60,22 +60,20 @@ pub(super) fn runtimes(global: &Global, args: &RuntimesArgs) -> u8 {
                 "declares": template.declares().collect::<Vec<_>>(),
             })
         });
-        let later = crate::runtime::LATER.iter().map(
-            |(id, needs)| serde_json::json!({ "id": id, "available": false, "reason": needs }),
-        );
-        report::print_json(&here.chain(described).chain(later).collect::<Vec<_>>());
+        report::print_json(&here.chain(described).collect::<Vec<_>>());
         return 0;
     }
     let mut text = String::new();
     for runtime in &all {
         let id = runtime.id();
         if let Some(why) = runtime.is_missing() {
-            text.push_str(&format!("{id:<10} -        {why}\n"));
+            text.push_str(&format!("{id:<10} -        not available: {why}\n"));
             continue;
         }
         let what = match id {
             "native" => "isolates nothing; needs --allow-native",
             "bwrap" => "bubblewrap, with the runner's filters; second to embedded",
+            "wasi" => "WebAssembly modules (WASI preview 1), without anything of the kernel's",
             "unshare" => "namespaces of util-linux alone: network and process",
             _ => "the runner's own sandbox; the default",
         };
@@ -93,9 +91,6 @@ pub(super) fn runtimes(global: &Global, args: &RuntimesArgs) -> u8 {
             template.id(),
             template.version()
         ));
-    }
-    for (id, needs) in crate::runtime::LATER {
-        text.push_str(&format!("{id:<10} -        {needs}\n"));
     }
     report::print(&text);
     0

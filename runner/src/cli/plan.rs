@@ -2,6 +2,7 @@
 
 use ledger::facts::control::{Control, Unsupported};
 use ledger::facts::policy::Mode;
+use ledger::facts::suite::MODULES;
 
 use super::arguments::ExecArgs;
 use super::command_line;
@@ -154,6 +155,9 @@ fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: Option<Option<Second>>
     text.push('\n');
     match &plan.tree.shape {
         _ if !runtime.shows_workload() => text.push_str("files: the host's as they are\n"),
+        Shape::Ephemeral if runtime.id() == MODULES => {
+            text.push_str("files: these folders and nothing else\n")
+        }
         Shape::Ephemeral => {
             text.push_str("files: system folders read-only, empty /workspace and /tmp\n")
         }
@@ -178,7 +182,12 @@ fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: Option<Option<Second>>
     for path in plan.tree.covered.iter().filter(|_| shown) {
         text.push_str(&format!("  cover {}\n", path.display()));
     }
-    text.push_str(&format!("starts in {}\n", plan.cwd.display()));
+    let starts = if runtime.id() == MODULES {
+        "the module is looked for from"
+    } else {
+        "starts in"
+    };
+    text.push_str(&format!("{starts} {}\n", plan.cwd.display()));
     if *would == Would::FailToLaunch {
         text.push_str(
             "exec could not launch (125); `runner doctor` says what on this host stands in the way\n",

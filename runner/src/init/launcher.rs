@@ -108,6 +108,7 @@ pub(super) fn serve(
         outcomes,
         fatal,
         program: found.as_ref().map(|(report, _)| report.clone()),
+        said: None,
         terminal: master.is_some() && !failed,
     };
     let mut said = wire::send(control, &report);

@@ -5,6 +5,7 @@
 //! environment and no key in its memory. It never becomes the workload: pid 1 ignores default signals.
 
 mod launcher;
+mod module;
 mod patience;
 pub mod wire;
 mod workload;
@@ -98,6 +99,7 @@ fn serve(control: &UnixStream) -> i32 {
         outcomes,
         fatal,
         program: prepared.as_ref().map(|prepared| prepared.report.clone()),
+        said: prepared.as_ref().and_then(|prepared| prepared.said.clone()),
         terminal: master.is_some(),
     };
     let mut said = wire::send(control, &report);

@@ -91,6 +91,8 @@ pub struct Spec {
     pub program: Option<ProgramSpec>,
     /// Let a program of somebody else's build the tree and what else it can, instead of this one.
     pub launcher: Option<LauncherSpec>,
+    /// The program runs a module inside itself and is told this, in a form of its own: it is executed before "go".
+    pub order: Option<Vec<u8>>,
     /// The tests' switch ([`crate::sys::fault`]).
     pub fault: Option<String>,
 }
@@ -199,6 +201,8 @@ pub struct Report {
     pub fatal: Option<Failure>,
     /// The program, when one was asked for and the sandbox stands.
     pub program: Option<ProgramReport>,
+    /// What a program that was given an order said about it, in a form of its own.
+    pub said: Option<Vec<u8>>,
     /// The master of a terminal follows.
     pub terminal: bool,
 }

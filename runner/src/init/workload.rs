@@ -15,6 +15,7 @@ use nix::fcntl::OFlag;
 use nix::sys::resource::{Resource, setrlimit};
 
 use super::OwnTerminal;
+use super::module;
 use super::patience::{is_alone, read_full};
 use super::wire::{ProgramReport, ProgramSpec, Spec};
 use crate::mechanism::{Failure, Outcomes, group, landlock};
@@ -35,6 +36,8 @@ const FORKED_NO_EXEC: u64 = 0x40;
 /// What stands ready for "go".
 pub(super) struct Prepared {
     pub(super) report: ProgramReport,
+    /// What a program that runs a module said.
+    pub(super) said: Option<Vec<u8>>,
     pub(super) waiting: Option<Waiting>,
     pub(super) terminal: Option<OwnedFd>,
 }
@@ -44,6 +47,8 @@ pub(super) struct Waiting {
     pid: i32,
     go: OwnedFd,
     status: OwnedFd,
+    /// Where a program that runs a module speaks: it is executed already.
+    module: Option<OwnedFd>,
 }
 
 impl Waiting {
@@ -55,6 +60,13 @@ impl Waiting {
     pub(super) fn go(&self, control: &UnixStream) -> Result<(), NotStarted> {
         // EPIPE when it died while it waited.
         nix::unistd::write(&self.go, &[1]).map_err(|_| NotStarted::Lost)?;
+        if let Some(module) = &self.module {
+            return if module::begins(control, module) {
+                Ok(())
+            } else {
+                Err(NotStarted::Lost)
+            };
+        }
         let mut errno = [0; 4];
         match read_full(control, self.status.as_fd(), &mut errno) {
             Ok(4) => Err(NotStarted::Errno(i32::from_le_bytes(errno))),
@@ -62,6 +74,20 @@ impl Waiting {
             Ok(0) if has_executed(self.pid) => Ok(()),
             Ok(_) | Err(_) => Err(NotStarted::Lost),
         }
+    }
+
+    /// What a program that runs a module says; `None` for any other, which has not been executed yet.
+    fn said(&self, path: &Path, control: &UnixStream) -> Result<Option<Vec<u8>>, Failure> {
+        let Some(module) = &self.module else {
+            return Ok(None);
+        };
+        let mut errno = [0; 4];
+        // The descriptor closes on exec.
+        if let Ok(4) = read_full(control, self.status.as_fd(), &mut errno) {
+            let error = io::Error::from_raw_os_error(i32::from_le_bytes(errno));
+            return Err(Failure::call(format!("execute {}", path.display()), &error));
+        }
+        module::read(control, module).map(Some)
     }
 }
 
@@ -112,6 +138,7 @@ pub(super) fn prepare(
             errno,
             what,
         },
+        said: None,
         waiting: None,
         terminal: None,
     };
@@ -138,8 +165,10 @@ pub(super) fn prepare(
     // Meanwhile the process puts itself under what the policy says.
     let sha256 = hash(&path, control);
     outcomes.merge(read_report(control, &report)?);
+    let said = waiting.said(&path, control)?;
     Ok(Prepared {
         report: ProgramReport::Found { path, sha256 },
+        said,
         waiting: Some(waiting),
         terminal: own_terminal.map(|own| own.master),
     })
@@ -239,21 +268,40 @@ fn spawn(
         nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed(errno.into()))?;
     let (report, report_write) =
         nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed(errno.into()))?;
+    let module = spec.order.as_deref().map(module::connect);
+    let (theirs, module) = module.transpose().map_err(failed)?.unzip();
+    // Out of the way of the numbers that such a program knows.
+    let status_write = module::moved(&status_write).map_err(failed)?;
+    let report_write = module::moved(&report_write).map_err(failed)?;
     match process::fork().map_err(failed)? {
         None => {
             // Else this process would keep its own "go" and its own end of the report from closing.
-            drop((go, status, report));
+            drop((go, status, report, module));
             let call = Call::new(program, path);
             let mut text = Vec::with_capacity(USUAL_REPORT);
             let mut applied = Outcomes::default();
             apply(spec, own_terminal, &mut applied);
-            let errno = become_workload(&call, &applied, &mut text, &go_read, &report_write);
+            let (placed, go) = match &theirs {
+                // It waits itself.
+                Some(theirs) => (theirs.place(&go_read), None),
+                None => (Ok(()), Some(&go_read)),
+            };
+            let errno = match placed {
+                Ok(()) => become_workload(&call, &applied, &mut text, go, &report_write),
+                Err(error) => error.raw_os_error().unwrap_or(libc::EBADF),
+            };
             let _ = nix::unistd::write(&status_write, &errno.to_le_bytes());
             process::exit_now(super::FAILED)
         }
         Some(pid) => {
-            drop((go_read, status_write, report_write));
-            Ok((Waiting { pid, go, status }, report))
+            drop((go_read, status_write, report_write, theirs));
+            let waiting = Waiting {
+                pid,
+                go,
+                status,
+                module,
+            };
+            Ok((waiting, report))
         }
     }
 }
@@ -312,12 +360,12 @@ impl Call {
 
 /// Reports, waits for "go" and executes the program; returns only the error. The filter stands already: what is called
 /// from here on, and by the caller after it, is write, read, execve and exit_group, and nothing else. Whoever adds a call
-/// adds it to the list of the embedded runtime's answers.
+/// adds it to the list of the embedded runtime's answers. Without `go` the program is executed at once.
 fn become_workload(
     call: &Call,
     applied: &Outcomes,
     text: &mut Vec<u8>,
-    go: &OwnedFd,
+    go: Option<&OwnedFd>,
     report: &OwnedFd,
 ) -> i32 {
     text.extend_from_slice(&[0; 4]);
@@ -336,6 +384,9 @@ fn become_workload(
             Err(errno) => return errno as i32,
         }
     }
+    let Some(go) = go else {
+        return call.execute();
+    };
     // The end of the pipe without a byte means that pid 1 is gone or was told to end.
     match nix::unistd::read(go, &mut [0]) {
         Ok(1) => call.execute(),
@@ -448,7 +499,12 @@ mod tests {
                 act(&status_write);
                 process::exit_now(super::super::FAILED)
             }
-            Some(pid) => Waiting { pid, go, status },
+            Some(pid) => Waiting {
+                pid,
+                go,
+                status,
+                module: None,
+            },
         }
     }
 

@@ -14,9 +14,9 @@ use ledger::bytes::key::{PrivateKeyError, random_bytes};
 use ledger::bytes::time::Stamp;
 use ledger::facts::control::{Control, Controls};
 use ledger::facts::host::HostFacts;
-use ledger::facts::policy::{Mode, Policy};
+use ledger::facts::policy::{Bind, Mode, Policy};
 use ledger::facts::probe::Nonce;
-use ledger::facts::suite::{Arm, Probe};
+use ledger::facts::suite::{Arm, MODULES, Probe};
 
 use super::plant::Place;
 use super::suite::Loaded;
@@ -29,6 +29,11 @@ use crate::run::{
     Event, Finished, Ledger, Measure, Observer, Printed, Probed, Request, RunError, Stdin, Stop,
     execute,
 };
+
+/// The runner's own probe program in its folder.
+pub const PROGRAM_NAME: &str = "probe";
+/// The runner's own probe module beside it.
+pub const MODULE_NAME: &str = "probe.wasm";
 
 /// How long a deadline is when the deadline itself is measured, in milliseconds.
 const DEADLINE_MS: u32 = 400;
@@ -43,7 +48,7 @@ pub struct Bench<'a> {
     pub policy: &'a Policy,
     /// The table.
     pub suite: &'a Loaded,
-    /// A folder that holds the runner's own probe program as `probe`, and nothing else.
+    /// A folder that holds the runner's own probe program and module ([`PROGRAM_NAME`], [`MODULE_NAME`]), and nothing else.
     pub program: &'a Path,
     /// The runtime without isolation, for baselines; absent where none are to be made.
     pub bare: Option<&'a dyn Runtime>,
@@ -148,9 +153,10 @@ impl Bench<'_> {
         let Some(nonce) = Nonce::new(&secret) else {
             return Err(system("make a secret")(io::ErrorKind::InvalidData.into()));
         };
-        let policy = self.policy_of(probe, arm);
+        let mut policy = self.policy_of(probe, arm);
         let bare = !runtime.shows_workload();
-        let (folder, program) = self.program_of(probe);
+        let is_module = runtime.id() == MODULES;
+        let (folder, program) = self.program_of(probe, is_module);
         let inside = if bare { folder } else { Path::new("/workload") };
         let places = Places {
             state: self.state.to_owned(),
@@ -164,6 +170,19 @@ impl Bench<'_> {
             ..Bounds::of(&policy)
         };
         let planted = Planted::new(probe, &nonce, &places, &bounds)?;
+        if is_module && probe.control == Control::Filesystem && probe.is_own() {
+            // A module has no place of its own to write to: this is where its twin does, an empty folder of this run alone.
+            let own = planted.writable(folder);
+            let own = own.map_err(system("make a folder to write to"))?;
+            let own = own.into_os_string().into_string().map_err(|_| {
+                system("write the path of a folder in a policy")(io::ErrorKind::InvalidData.into())
+            })?;
+            policy.filesystem.protect.clear();
+            policy.filesystem.writable.push(Bind {
+                source: own,
+                target: Some("/workspace".to_owned()),
+            });
+        }
         let mut parameters = planted.parameters();
         if probe.control == Control::Syscalls && !denies_getcpu(self.policy) {
             // Before the line that ends them.
@@ -265,10 +284,11 @@ impl Bench<'_> {
     }
 
     /// The folder to show and the program in it.
-    fn program_of<'p>(&'p self, probe: &'p Probe) -> (&'p Path, &'p str) {
+    fn program_of<'p>(&'p self, probe: &'p Probe, is_module: bool) -> (&'p Path, &'p str) {
         match (&probe.program, &self.suite.folder) {
             (Some(program), Some(folder)) => (folder, &program.path),
-            _ => (self.program, "probe"),
+            _ if is_module => (self.program, MODULE_NAME),
+            _ => (self.program, PROGRAM_NAME),
         }
     }
 }

@@ -58,6 +58,9 @@ impl Unit<'_> {
 pub(super) fn units<'a>(rows: &'a [Probe], runtime: &dyn Runtime) -> Vec<Unit<'a>> {
     let mut units = Vec::new();
     for (row, probe) in rows.iter().enumerate() {
+        if !probe.is_tried_in(runtime.id()) {
+            continue;
+        }
         let beside =
             runtime.shares_nothing() && probe.is_own() && matches!(probe.risk, Risk::Controlled);
         for arm in [Arm::Baseline, Arm::Ablation, Arm::Run] {

@@ -87,6 +87,7 @@ fn judged(
         check,
         host,
         declared,
+        runtime,
         baseline,
         ablation,
         run,

@@ -34,7 +34,7 @@ pub mod suite;
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ledger::bytes::key::PrivateKeyError;
 use ledger::facts::policy::Policy;
@@ -219,6 +219,18 @@ impl Planted {
         }
         text.push_str("end\n");
         text.into_bytes()
+    }
+
+    /// A folder of the run's own in the one that the workload sees, in which the run may write; removed with the rest.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn writable(&self, workload: &Path) -> io::Result<PathBuf> {
+        let mark = self.parameters.iter().find(|(key, _)| *key == "mark");
+        let mark = mark.map_or("", |(_, name)| name.as_str());
+        let folder = workload.join(mark).join("writable");
+        plant::folder(&folder, 0o755)?;
+        Ok(folder)
     }
 
     /// Variables for the environment of whoever launches: one that the policy keeps out, and one that it lets through.

@@ -114,6 +114,7 @@ pub enum LoadSuiteError {
 pub fn own(text: &str, program: Hash) -> Result<Loaded, LoadSuiteError> {
     let mut suite = parse(text, Path::new(BUILT_IN))?;
     suite.program = Some(program);
+    suite.module = Some(Hash::of(super::program::MODULE));
     finish(suite, None)
 }
 
@@ -151,6 +152,7 @@ pub fn third_party(folder: &Path, program: Hash) -> Result<Loaded, LoadSuiteErro
         });
     }
     suite.program = Some(program);
+    suite.module = Some(Hash::of(super::program::MODULE));
     for probe in &mut suite.probes {
         let Some(named) = &mut probe.program else {
             continue;

@@ -21,7 +21,7 @@ use ledger::facts::policy::{Mode, Policy};
 use super::beside::{self, Said};
 use super::embedded::prepared::Prepared;
 use super::embedded::{ablation, begin, namespaces, no_ids, workspace};
-use super::program::{Installed, Known, Sought};
+use super::program::{Installed, Known, Origin, Sought};
 use super::{groups, launch, read_back};
 use crate::init::wire::{LauncherSpec, ProgramReport, Spec};
 use crate::mechanism::group::Group;
@@ -41,7 +41,7 @@ const OWN_TASKS: u64 = 3;
 /// What is asked of it.
 const BUBBLEWRAP: Known = Known {
     name: "bwrap",
-    package: "bubblewrap",
+    origin: Origin::Package("bubblewrap"),
     says: "bubblewrap ",
     needed: &[
         "--json-status-fd",

@@ -500,6 +500,7 @@ pub(super) fn bare(plan: &Plan, program: ProgramSpec) -> Spec {
         planted: 0,
         program: Some(program),
         launcher: None,
+        order: None,
         fault: crate::sys::fault::text(),
     }
 }

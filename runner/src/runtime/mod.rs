@@ -12,6 +12,7 @@ mod program;
 mod read_back;
 pub mod template;
 pub mod unshare;
+pub mod wasi;
 
 use crate::plan::Runtime;
 
@@ -22,12 +23,7 @@ pub fn all() -> Vec<Box<dyn Runtime>> {
         Box::new(embedded::Embedded::default()),
         Box::new(bwrap::Bwrap::default()),
         Box::new(unshare::Unshare::default()),
+        Box::new(wasi::Wasi::default()),
         Box::new(native::Native),
     ]
 }
-
-/// Runtimes that are designed and not part of this version, with what they need.
-pub const LATER: &[(&str, &str)] = &[(
-    "wasi",
-    "needs runner-wasi, which comes with a later version",
-)];

@@ -22,14 +22,23 @@ use asked::{Listen, NoAnswer, ask};
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) name: &'static str,
-    /// What to install where it is missing.
-    pub(super) package: &'static str,
+    /// Where it comes from.
+    pub(super) origin: Origin,
     /// What stands before its version where it says that.
     pub(super) says: &'static str,
     /// Options without which nothing is built.
     pub(super) needed: &'static [&'static str],
     /// The first version that has them.
     pub(super) since: &'static str,
+}
+
+/// Where a program comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A package of the distribution's, looked for along PATH.
+    Package(&'static str),
+    /// A crate of this workspace that is built by itself; it lies in the folder of this program.
+    Crate(&'static str),
 }
 
 /// A program that is looked for once, when it is first needed.
@@ -114,16 +123,29 @@ pub(super) struct Installed {
 }
 
 impl Installed {
-    /// The first in PATH, asked what it is; else why there is none, and what to do about it.
+    /// The first in PATH, or the one beside this program, asked what it is; else why there is none, and what to do about it.
     pub(super) fn find(known: &Known) -> Result<Self, String> {
         let name = known.name;
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let path = std::env::split_paths(&path)
+        let (folders, place) = match known.origin {
+            Origin::Package(_) => {
+                let path = std::env::var_os("PATH").unwrap_or_default();
+                (std::env::split_paths(&path).collect(), "PATH".to_owned())
+            }
+            Origin::Crate(_) => {
+                let own = std::env::current_exe();
+                let own = own.map_err(|error| format!("cannot find this program: {error}"))?;
+                let folder = own.parent().unwrap_or(Path::new("/")).to_owned();
+                let place = folder.display().to_string();
+                (vec![folder], place)
+            }
+        };
+        let path = folders
+            .into_iter()
             .map(|folder| folder.join(name))
             .find(|path| path.is_absolute() && path.is_file());
         match path {
             Some(path) => Self::at(known, path),
-            None => Err(format!("no {name} in PATH; {}", known.install())),
+            None => Err(format!("no {name} in {place}; {}", known.install())),
         }
     }
 
@@ -141,8 +163,17 @@ impl Installed {
         let options = options(&known.ask(&path, "--help")?);
         if let Some(option) = known.needed.iter().find(|one| !options.contains(**one)) {
             return Err(format!(
-                "{shown} is {}{version}, which has no {option}; install {} {} or newer",
-                known.says, known.package, known.since
+                "{shown} is {}{version}, which has no {option}; {}",
+                known.says,
+                known.install_since()
+            ));
+        }
+        let own = env!("CARGO_PKG_VERSION");
+        if matches!(known.origin, Origin::Crate(_)) && version != own {
+            return Err(format!(
+                "{shown} is {}{version}, and this runner is {own}; {}",
+                known.says,
+                known.install()
             ));
         }
         let (sha256, state) =
@@ -209,10 +240,19 @@ impl Installed {
 
 impl Known {
     fn install(&self) -> String {
-        format!(
-            "install the package {}, or use --runtime embedded",
-            self.package
-        )
+        match self.origin {
+            Origin::Package(package) => {
+                format!("install the package {package}, or use --runtime embedded")
+            }
+            Origin::Crate(_) => format!("build it: {}", self.origin.command()),
+        }
+    }
+
+    fn install_since(&self) -> String {
+        match self.origin {
+            Origin::Package(package) => format!("install {package} {} or newer", self.since),
+            Origin::Crate(_) => self.install(),
+        }
     }
 
     /// What it prints with one argument and an empty environment.
@@ -227,6 +267,18 @@ impl Known {
             Err(error) => format!("{shown} {argument} gives {error}"),
         };
         Err(format!("{why}; {}", self.install()))
+    }
+}
+
+impl Origin {
+    /// What to type to have it.
+    fn command(self) -> String {
+        match self {
+            Self::Package(package) => format!("apt-get install {package}"),
+            // Beside this program, which was built in the same way.
+            Self::Crate(name) if cfg!(debug_assertions) => format!("cargo build -p {name}"),
+            Self::Crate(name) => format!("cargo build --release -p {name}"),
+        }
     }
 }
 
@@ -262,7 +314,7 @@ mod tests {
 
     const BWRAP: Known = Known {
         name: "bwrap",
-        package: "bubblewrap",
+        origin: Origin::Package("bubblewrap"),
         says: "bubblewrap ",
         needed: &["--perms", "--block-fd"],
         since: "0.5.0",

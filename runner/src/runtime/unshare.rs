@@ -11,7 +11,7 @@ use ledger::facts::control::Control;
 use ledger::facts::policy::{NetworkMode, Policy};
 
 use super::beside::{self, Said};
-use super::program::{Known, Sought};
+use super::program::{Known, Origin, Sought};
 use super::{launch, read_back};
 use crate::init::wire::{LauncherSpec, Spec, Step, Word};
 use crate::mechanism::{Failure, Outcome, Outcomes, mounts};
@@ -24,7 +24,7 @@ use crate::sys::process;
 /// What is asked of it.
 const UNSHARE: Known = Known {
     name: "unshare",
-    package: "util-linux",
+    origin: Origin::Package("util-linux"),
     says: "unshare from util-linux ",
     needed: &[
         "--user",

@@ -41,6 +41,12 @@ impl Reading<'_> {
             if !std::ptr::eq(first, cell) {
                 continue;
             }
+            if !row.is_tried_in(&cell.runtime) {
+                if named(cell) != [None; 3] {
+                    self.mismatch(cell, "no record, as no module can try it", &said(cell));
+                }
+                continue;
+            }
             // That a plain verdict without it rests on nothing is told of the cell.
             if cell.run.is_none() && cell.reason.is_some() {
                 self.mismatch(cell, "a probe record of the arm run", "none");

@@ -14,7 +14,7 @@ use ledger::facts::judge::{Question, judge};
 use ledger::facts::list::List;
 use ledger::facts::matrix::table::Row;
 use ledger::facts::matrix::{Cell, CellReason, CellVerdict, Matrix};
-use ledger::facts::suite::{Arm, Check, Probe, Suite};
+use ledger::facts::suite::{Arm, Check, MODULES, Probe, Suite};
 use ledger::file::walk::{Findings, Shown};
 use ledger::finding::Code;
 
@@ -150,6 +150,7 @@ impl<'a> Reading<'a> {
             check,
             host,
             declared,
+            runtime: &cell.runtime,
             baseline: baseline.map(Kept::seen),
             ablation: ablation.map(Kept::seen),
             run: run.map(Kept::seen),
@@ -220,7 +221,14 @@ impl<'a> Reading<'a> {
                 format!("probe {id}"),
                 format!("probe {}", run.probe),
             );
-            let ours = self.suite.and_then(|suite| suite.program);
+            let of_module = arm != Arm::Baseline && cell.runtime == MODULES;
+            let ours = self.suite.and_then(|suite| {
+                if of_module {
+                    suite.module
+                } else {
+                    suite.program
+                }
+            });
             let named = row.program.as_ref().map_or(ours, |program| program.sha256);
             if let (Some(named), Some(ran)) = (named, begun.program) {
                 want(
@@ -230,7 +238,7 @@ impl<'a> Reading<'a> {
                 );
             }
             // A template looks for the program itself; a runtime of the runner's own has a tier.
-            let looked = arm == Arm::Baseline || begun.runtime.tier.is_some();
+            let looked = arm == Arm::Baseline || of_module || begun.runtime.tier.is_some();
             let executed = run.execution.result.outcome != Outcome::NotExecuted;
             want(
                 begun.program.is_some() || !looked || !executed || !row.is_own(),

@@ -19,6 +19,7 @@ fn probe(oracle: Oracle, twin: TwinKind) -> Probe {
         checks: vec![Check {
             check: "tcp4".parse().unwrap(),
             denied: vec!["ENETUNREACH".parse().unwrap(), "EPERM".parse().unwrap()],
+            module: false,
             needs: Vec::new(),
             oracle,
             twin,
@@ -114,6 +115,7 @@ struct Case {
     probe: Probe,
     host: HostFacts,
     declared: bool,
+    runtime: &'static str,
     baseline: Option<Kept>,
     ablation: Option<Kept>,
     run: Option<Kept>,
@@ -125,6 +127,7 @@ impl Case {
             probe: probe(Oracle::Listener, TwinKind::Allowed),
             host: host(),
             declared: true,
+            runtime: "embedded",
             baseline: Some(escaped(Arm::Baseline)),
             ablation: Some(escaped(Arm::Ablation)),
             run: Some(run),
@@ -137,6 +140,7 @@ impl Case {
             check: &self.probe.checks[0],
             host: &self.host,
             declared: self.declared,
+            runtime: self.runtime,
             baseline: self.baseline.as_ref().map(Kept::seen),
             ablation: self.ablation.as_ref().map(Kept::seen),
             run: self.run.as_ref().map(Kept::seen),
@@ -303,6 +307,33 @@ fn what_the_host_forbids_is_not_applicable_unless_it_escapes() {
     case.baseline = Some(contained(Arm::Baseline));
     case.run = Some(escaped(Arm::Run));
     assert_eq!(case.judge(), (CellVerdict::FalseGuarantee, None));
+}
+
+#[test]
+fn what_no_module_can_try_is_not_applicable_where_modules_alone_are_run() {
+    let mut case = Case::new(contained(Arm::Run));
+    case.run = None;
+    case.is(CellReason::NoOutput);
+    case.runtime = MODULES;
+    let none = (
+        CellVerdict::NotApplicable,
+        Some(CellReason::RuntimeRunsNoPrograms),
+    );
+    assert_eq!(case.judge(), none);
+    // One that a module can try is measured, and nowhere taken for granted.
+    case.probe.checks[0].module = true;
+    case.is(CellReason::NoOutput);
+    case.run = Some(escaped(Arm::Run));
+    assert_eq!(case.judge(), (CellVerdict::FalseGuarantee, None));
+    case.run = Some(contained(Arm::Run));
+    assert_eq!(case.judge(), (CellVerdict::Contained, None));
+    // A third party's program may be a module.
+    case.probe.checks[0].module = false;
+    case.probe.program = Some(ProbeProgram {
+        path: "probe.wasm".to_owned(),
+        sha256: None,
+    });
+    case.is(CellReason::SelfReported);
 }
 
 #[test]

@@ -122,7 +122,7 @@ const fn of_reason(reason: CellReason) -> (&'static str, &'static str) {
             "see `runner plan` for what is missing on this host",
         ),
         CellReason::RuntimeRunsNoPrograms => (
-            "the runtime runs no programs of this kind",
+            "the runtime runs modules alone, and a module has no function to try it with",
             "nothing: the question does not arise",
         ),
     }

@@ -6,6 +6,8 @@ use super::{Policy, json};
 
 /// The policy of `runner exec` when none is named.
 pub const DEFAULT_POLICY: &str = "standard";
+/// The same where a module is run.
+pub const DEFAULT_MODULE_POLICY: &str = "module";
 
 /// A policy document that is part of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +41,7 @@ catalogue! {
     "web-service",
     "service-isolated",
     "key-custody",
+    "module",
 }
 
 /// A name of no policy in the catalogue.

@@ -44,7 +44,7 @@ pub mod units;
 
 pub use bind::{Bind, BindError, HostPort, HostPortError};
 pub use capabilities::CAPABILITIES;
-pub use catalogue::{CATALOGUE, Catalogued, DEFAULT_POLICY, UnknownPolicy};
+pub use catalogue::{CATALOGUE, Catalogued, DEFAULT_MODULE_POLICY, DEFAULT_POLICY, UnknownPolicy};
 pub use changes::{ApplyChangesError, Changes};
 pub use check::Contradiction;
 pub use defaults::{

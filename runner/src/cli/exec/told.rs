@@ -6,6 +6,7 @@ use std::path::Path;
 
 use ledger::facts::control::Control;
 use ledger::facts::execution::{NotExecuted, Outcome, Verdict};
+use ledger::facts::suite::MODULES;
 
 use crate::cli::arguments::ExecArgs;
 use crate::cli::{Global, plan, report};
@@ -29,10 +30,16 @@ pub(super) fn tell(global: &Global, args: &ExecArgs, finished: &Finished, folder
                     ""
                 }
             ),
+            Some(NotExecuted::NotFound) if args.runtime == MODULES => {
+                format!("no such module, record {sequence}: {obstacle}")
+            }
             Some(NotExecuted::NotFound) => format!(
                 "not found inside, record {sequence}: {program}{}",
                 show_how(&args.command)
             ),
+            Some(NotExecuted::NotExecutable) if args.runtime == MODULES => {
+                format!("no module that can be run, record {sequence}: {obstacle}")
+            }
             Some(NotExecuted::NotExecutable) => {
                 format!(
                     "not executable, record {sequence}: {program} ({})",

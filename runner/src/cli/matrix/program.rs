@@ -1,4 +1,4 @@
-//! The probe program where sandboxes can show it.
+//! The probe program and module where sandboxes can show it.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -7,30 +7,36 @@ use std::path::{Path, PathBuf};
 use ledger::bytes::hash::Hash;
 
 use super::error::MatrixError;
-use crate::measure::program::PROGRAM;
+use crate::measure::arms::{MODULE_NAME, PROGRAM_NAME};
+use crate::measure::program::{MODULE, PROGRAM};
 
-/// The probe program as a file that sandboxes can show: in a folder of its own, named by its content.
+/// The probe program and module as files that sandboxes can show: in a folder of their own, named by the program's content.
 pub(super) fn keep_program(state: &Path, sha256: &Hash) -> Result<PathBuf, MatrixError> {
-    fn cannot<'a>(
-        attempt: &'static str,
-        path: &'a Path,
-    ) -> impl FnOnce(io::Error) -> MatrixError + 'a {
-        move |source| MatrixError::Program {
-            attempt,
-            path: path.to_owned(),
-            source,
-        }
-    }
     let folder = state.join("probes").join(sha256.to_string());
-    let path = folder.join("probe");
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o755)
         .create(&folder)
         .map_err(cannot("make the folder", &folder))?;
     remove_unfinished(&folder);
+    for (name, content) in [(PROGRAM_NAME, PROGRAM), (MODULE_NAME, MODULE)] {
+        keep_file(&folder, name, content)?;
+    }
+    Ok(folder)
+}
+
+fn cannot<'a>(attempt: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> MatrixError + 'a {
+    move |source| MatrixError::Program {
+        attempt,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn keep_file(folder: &Path, name: &str, content: &[u8]) -> Result<(), MatrixError> {
+    let path = folder.join(name);
     match std::fs::read(&path) {
-        Ok(found) if Hash::of(&found) == *sha256 => return Ok(folder),
+        Ok(found) if found == content => return Ok(()),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(cannot("read", &path)(error)),
@@ -43,7 +49,7 @@ pub(super) fn keep_program(state: &Path, sha256: &Hash) -> Result<PathBuf, Matri
             .truncate(true)
             .mode(0o755)
             .open(&new)?;
-        file.write_all(PROGRAM)
+        file.write_all(content)
     };
     let written = write()
         .map_err(cannot("write", &new))
@@ -52,7 +58,7 @@ pub(super) fn keep_program(state: &Path, sha256: &Hash) -> Result<PathBuf, Matri
         // What cannot be removed either is removed by a later measurement.
         let _ = std::fs::remove_file(&new);
     }
-    written.map(|()| folder)
+    written
 }
 
 /// First part of the name of a program that is being written; the rest is its writer's process id.

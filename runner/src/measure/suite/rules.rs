@@ -155,6 +155,10 @@ impl Reader {
             );
             self.say("denied", found, format!("{}{AS_OWN}", list(&known.denied)));
         }
+        if check.module != known.module {
+            let found = format!("module {} for the check {name}", check.module);
+            self.say("module", found, format!("{}{AS_OWN}", known.module));
+        }
         if sorted(&check.needs) != sorted(&known.needs) {
             let found = format!("{} as what the check {name} needs", list(&check.needs));
             self.say("needs", found, format!("{}{AS_OWN}", list(&known.needs)));

@@ -78,6 +78,7 @@ impl Prepared {
             planted: u32::try_from(planted.len()).unwrap_or(u32::MAX),
             program: Some(launch::program(plan)),
             launcher: None,
+            order: None,
             fault: fault::text(),
             root: Some(root),
             base: base_filters(plan)?,

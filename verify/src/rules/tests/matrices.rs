@@ -398,3 +398,37 @@ fn a_matrix_leaves_nothing_out_and_says_nothing_twice() {
         MISMATCH,
     );
 }
+
+#[test]
+fn what_no_module_can_try_names_nothing_where_modules_alone_are_run() {
+    let matrix = |runtime: &'static str, change: &dyn Fn(&mut Cell)| {
+        with_cells(|_, cells| {
+            for cell in cells {
+                *cell = Cell {
+                    ablation: None,
+                    baseline: None,
+                    check: cell.check.clone(),
+                    declared: false,
+                    reason: Some(CellReason::RuntimeRunsNoPrograms),
+                    run: None,
+                    runtime: runtime.to_owned(),
+                    verdict: CellVerdict::NotApplicable,
+                };
+                change(cell);
+            }
+        })
+    };
+    let scene = matrix("wasi", &|_| {});
+    let result = scene.maker.verify();
+    assert_eq!(result.exit_code, 0, "{:#?}", result.findings);
+    // Elsewhere it is a measurement that was left out, and said to be none.
+    only(&matrix("embedded", &|_| {}), MISMATCH);
+    // Nor is it what it is not.
+    only(&matrix("wasi", &|cell| cell.declared = true), MISMATCH);
+    let forbidden = |cell: &mut Cell| cell.reason = Some(CellReason::HostForbids);
+    only(&matrix("wasi", &forbidden), MISMATCH);
+    let contained = |cell: &mut Cell| {
+        (cell.verdict, cell.reason) = (CellVerdict::Contained, None);
+    };
+    only(&matrix("wasi", &contained), REFERENCE);
+}

@@ -61,6 +61,7 @@ pub(crate) fn suite() -> Suite {
             denied: vec!["EPERM".parse().unwrap()],
             needs: vec![],
             oracle: Oracle::Listener,
+            module: false,
             twin: TwinKind::Allowed,
         }],
         control,
@@ -69,6 +70,7 @@ pub(crate) fn suite() -> Suite {
         risk: Risk::Controlled,
     };
     Suite {
+        module: None,
         probes: CHECKS.into_iter().map(row).collect(),
         program: Some(Hash::of(b"probe")),
         schema: SUITE_SCHEMA.to_owned(),
