@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use ledger::facts::control::Control;
-use ledger::facts::execution::{NotExecuted, Outcome, Verdict};
+use ledger::facts::execution::{NotExecuted, Outcome, Verdict, Violation};
 use ledger::facts::policy::{
     ApplyChangesError, Bind, Changes, DEFAULT_POLICY, HostPort, NetworkMode, Policy,
     ReadPolicyError, UnknownPolicy, units,
@@ -523,6 +523,24 @@ fn out_of_memory(finished: &Finished) -> Option<String> {
     ))
 }
 
+/// Most denied calls that are named on the line about them; the record has all.
+const NAMED: usize = 8;
+
+/// What was denied, the most frequent first.
+fn denied_calls(list: &[Violation]) -> String {
+    let mut calls: Vec<&Violation> = list.iter().collect();
+    calls.sort_by_key(|it| (std::cmp::Reverse(it.count.value()), &it.call));
+    let named = calls.iter().take(NAMED);
+    let named: Vec<String> = named
+        .map(|it| format!("{} {}", it.call, it.count))
+        .collect();
+    let others = match calls.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} others"),
+    };
+    format!("denied system calls: {}{others}", named.join(", "))
+}
+
 /// The doctor knows about what the kernel refused, not about what this version lacks.
 fn doctor_hint(obstacle: &str) -> &'static str {
     let of_this_host = [
@@ -596,8 +614,9 @@ impl Observer for Watcher<'_> {
             Event::Cut(stream) => report::warning_line(&format!(
                 "{stream} is past its cap; the rest is counted and hashed, not shown"
             )),
+            Event::Denied(list) if !self.quiet => report::notice_line(&denied_calls(list)),
             Event::Recorded { until } => report::wait_until(*until),
-            Event::Remark(_) | Event::Started { .. } | Event::Ended { .. } => {}
+            Event::Remark(_) | Event::Denied(_) | Event::Started { .. } | Event::Ended { .. } => {}
         }
     }
 }

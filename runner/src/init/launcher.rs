@@ -108,6 +108,7 @@ pub(super) fn serve(
         fatal,
         program: found.as_ref().map(|(report, _)| report.clone()),
         terminal: master.is_some() && !failed,
+        listening: wire::Listening::NotAsked,
     };
     let mut said = wire::send(control, &report);
     if let (Ok(()), Some(master), false) = (&said, &master, failed) {

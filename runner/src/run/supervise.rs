@@ -12,6 +12,7 @@ use nix::time::{ClockId, clock_gettime};
 use super::output::{Capture, Stream};
 use super::relay::{Forward, Input, STALL, read_ready, set_nonblocking, timeout};
 use super::signals::Signals;
+use super::violations::Violations;
 use crate::init::wire::{self, FromInit, ToInit};
 use crate::sys::fault;
 use crate::sys::process::{self, Ended};
@@ -77,6 +78,8 @@ pub(super) struct Watch<'a> {
     /// The workload's terminal, whose size follows the caller's.
     pub(super) terminal: Option<BorrowedFd<'a>>,
     pub(super) deadline: Option<Duration>,
+    /// What was denied, and who waits to be told so.
+    pub(super) violations: Violations,
     pub(super) signals: Signals,
 }
 
@@ -154,6 +157,11 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
         if ready.control {
             spoke_last |= !take_message(watch.control, &mut state)?;
         }
+        if ready.denied {
+            watch
+                .violations
+                .answer(&|| Ok(boot_time()?.saturating_sub(began)))?;
+        }
         pass_output(watch, &ready, &mut buffer, cut)?;
         pass_input(watch, &ready, &mut buffer);
         // Pid 1 was alone, and has closed what it had: it is past its last step, and the kernel takes its namespaces apart.
@@ -197,6 +205,7 @@ struct Ready {
     left: bool,
     control: bool,
     signal: bool,
+    denied: bool,
     input: bool,
     input_room: bool,
     from: Vec<bool>,
@@ -227,6 +236,7 @@ fn wait(watch: &Watch<'_>, time: Option<Duration>, control_closed: bool) -> io::
     );
     let leaving = watch.leaving.map(OwnedFd::as_fd);
     let left = push(&mut list, leaving, PollFlags::POLLIN);
+    let denied = push(&mut list, watch.violations.more(), PollFlags::POLLIN);
     let input = watch.input.as_ref();
     let input_at = push(&mut list, input.and_then(Input::more), PollFlags::POLLIN);
     let input_room = push(
@@ -260,6 +270,7 @@ fn wait(watch: &Watch<'_>, time: Option<Duration>, control_closed: bool) -> io::
         signal: kept || is_ready(Some(1)),
         control: is_ready(control),
         left: is_ready(left),
+        denied: is_ready(denied),
         input: is_ready(input_at),
         input_room: is_ready(input_room),
         from: from.into_iter().map(is_ready).collect(),

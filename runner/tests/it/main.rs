@@ -47,4 +47,5 @@ mod terminal;
 mod unmeasured;
 mod unshare;
 mod verifier;
+mod violations;
 mod world;

@@ -82,6 +82,7 @@ impl Prepared {
             root: Some(root),
             base: base_filters(plan)?,
             seccomp: filter(plan)?,
+            reporting: true,
         };
         Ok(Self {
             spec,
