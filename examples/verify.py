@@ -139,12 +139,15 @@ def bundle(lines, problems):
                 file[2].update(content)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             bad.append(str(error) if str(error).startswith("record-") else f"record-malformed: {error!r}")
-        problems += [f"{number}: {problem}" for problem in bad + ["torn-tail: no newline"] * (raw[-1:] != b"\n")]
+        problems += [f"{number}: {problem}" for problem in bad + ["record-malformed: no newline"] * (raw[-1:] != b"\n")]
     problems += [f"{name}: blob-mismatch: another content" for name, (at, size, of) in files.items() if at != size or of.hexdigest() != name]
     problems += [] if chain.public and vouches(note, chain.origin, chain.public) else ["checkpoint-invalid: not signed by the ledger's key"]
     told = {"bundle": "containment-ledger/bundle/v1", "files": len(files), "ledger": chain.ledger, "records": chain.records, "size": tree[0]}
-    problems += [] if told == header and not proof and not opening else [f"tail-truncated: the header says {header}, it should be {told}"]
-    print(f"{chain.records} records shown, {tree[0] - chain.records} withheld")
+    differs = {name: header.get(name) for name in told if header.get(name) != told[name]}
+    problems += [f"tail-truncated: the header says {name} {said}, it should be {told[name]}" for name, said in differs.items()]
+    problems += ["tail-truncated: a proof or an opening at the end without its record"] * bool(proof or opening)
+    problems += ["tail-truncated: the header says more than it should"] * bool(header.keys() - told.keys())
+    print(f"{chain.records} records shown, {max(tree[0] - chain.records, 0)} withheld")
     return chain
 
 def main(path):

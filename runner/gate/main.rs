@@ -6,14 +6,15 @@
 //! gate ── `r` ──► launcher       everything that the runtime applies is applied
 //! gate ◄─ three numbers of 8 bytes: length, count of pointers, index of the first variable; then so many bytes: the
 //!         pointers, as offsets or all ones for null (path, arguments, null, variables, null), and what they point at
+//!      the signals that a terminal's keys send act again (the launcher blocked them for the runtime's program)
 //! gate ── `x` ──► launcher       the next call is execve
 //! gate ── errno, 4 bytes ──►     it failed
 //! ```
 //! A lock on the file LOCK is let go when execve closes that descriptor, or when this process ends, whoever else may hold the
 //! others open (fcntl(2): record locks are the process's). Let go before `x` it means that the workload was never started,
 //! after `x` and without an errno that it was. The policy's filter
-//! holds here already, so this program has no runtime of its own and makes five system calls: fcntl, write, read, execve and
-//! exit_group. Whoever adds one adds it to the answers of the runtimes that use the gate.
+//! holds here already, so this program has no runtime of its own and makes six system calls: fcntl, write, read,
+//! rt_sigprocmask, execve and exit_group. Whoever adds one adds it to the answers of the runtimes that use the gate.
 
 #![no_std]
 #![no_main]
@@ -28,11 +29,15 @@ const F_SETFD: usize = 2;
 const FD_CLOEXEC: usize = 1;
 const F_SETLK: usize = 6;
 const F_WRLCK: i16 = 1;
+const SIG_SETMASK: usize = 2;
+/// Length of the kernel's set of signals, in bytes.
+const SET: usize = 8;
 
 #[cfg(target_arch = "x86_64")]
 mod call {
     pub const READ: usize = 0;
     pub const WRITE: usize = 1;
+    pub const RT_SIGPROCMASK: usize = 14;
     pub const EXECVE: usize = 59;
     pub const FCNTL: usize = 72;
     pub const EXIT_GROUP: usize = 231;
@@ -45,6 +50,7 @@ mod call {
     pub const EXECVE: usize = 221;
     pub const FCNTL: usize = 25;
     pub const EXIT_GROUP: usize = 94;
+    pub const RT_SIGPROCMASK: usize = 135;
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -71,14 +77,14 @@ global_asm!(
 );
 
 #[cfg(target_arch = "x86_64")]
-fn system(number: usize, a: usize, b: usize, c: usize) -> isize {
+fn system(number: usize, a: usize, b: usize, c: usize, d: usize) -> isize {
     let result: isize;
     // SAFETY: the caller's arguments are numbers, or addresses of memory that this program owns.
     unsafe {
         asm!(
             "syscall",
             inlateout("rax") number => result,
-            in("rdi") a, in("rsi") b, in("rdx") c,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d,
             lateout("rcx") _, lateout("r11") _,
             options(nostack),
         );
@@ -87,14 +93,14 @@ fn system(number: usize, a: usize, b: usize, c: usize) -> isize {
 }
 
 #[cfg(target_arch = "aarch64")]
-fn system(number: usize, a: usize, b: usize, c: usize) -> isize {
+fn system(number: usize, a: usize, b: usize, c: usize, d: usize) -> isize {
     let result: isize;
     // SAFETY: the caller's arguments are numbers, or addresses of memory that this program owns.
     unsafe {
         asm!(
             "svc #0",
             in("x8") number,
-            inlateout("x0") a => result, in("x1") b, in("x2") c,
+            inlateout("x0") a => result, in("x1") b, in("x2") c, in("x3") d,
             options(nostack),
         );
     }
@@ -108,7 +114,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 
 fn exit() -> ! {
     loop {
-        system(call::EXIT_GROUP, FAILED, 0, 0);
+        system(call::EXIT_GROUP, FAILED, 0, 0, 0);
     }
 }
 
@@ -135,7 +141,7 @@ unsafe fn number(text: *const u8) -> usize {
 fn read(from: usize, into: usize, count: usize) {
     let mut done = 0;
     while done < count {
-        let got = system(call::READ, from, into + done, count - done);
+        let got = system(call::READ, from, into + done, count - done, 0);
         match got {
             -4 => {}
             1.. => done += got as usize,
@@ -145,7 +151,7 @@ fn read(from: usize, into: usize, count: usize) {
 }
 
 fn write(to: usize, from: usize, count: usize) {
-    while system(call::WRITE, to, from, count) == -4 {}
+    while system(call::WRITE, to, from, count, 0) == -4 {}
 }
 
 /// struct flock, of a whole file.
@@ -177,7 +183,7 @@ unsafe extern "C" fn main(stack: *const usize) -> ! {
         ]
     };
     for descriptor in [socket, image, lock] {
-        if system(call::FCNTL, descriptor, F_SETFD, FD_CLOEXEC) < 0 {
+        if system(call::FCNTL, descriptor, F_SETFD, FD_CLOEXEC, 0) < 0 {
             exit();
         }
     }
@@ -188,7 +194,7 @@ unsafe extern "C" fn main(stack: *const usize) -> ! {
         length: 0,
         pid: 0,
     };
-    if system(call::FCNTL, lock, F_SETLK, &raw const whole as usize) < 0 {
+    if system(call::FCNTL, lock, F_SETLK, &raw const whole as usize, 0) < 0 {
         exit();
     }
     let ready = b'r';
@@ -217,6 +223,12 @@ unsafe extern "C" fn main(stack: *const usize) -> ! {
         }
         at += 1;
     }
+    // Before `x`: who dies of one that came meanwhile was never the workload.
+    let none: u64 = 0;
+    let set = &raw const none as usize;
+    if system(call::RT_SIGPROCMASK, SIG_SETMASK, set, 0, SET) < 0 {
+        exit();
+    }
     let starts = b'x';
     write(socket, &raw const starts as usize, 1);
     // SAFETY: the first pointer, and the addresses of two of them.
@@ -227,7 +239,7 @@ unsafe extern "C" fn main(stack: *const usize) -> ! {
             message.add(first_variable) as usize,
         )
     };
-    let errno = (-system(call::EXECVE, path, argv, variables)) as u32;
+    let errno = (-system(call::EXECVE, path, argv, variables, 0)) as u32;
     write(socket, &raw const errno as usize, 4);
     exit()
 }

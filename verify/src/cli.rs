@@ -28,6 +28,9 @@ use output::{give, print, replace};
 /// Runs `verify` with the arguments of this process.
 #[must_use]
 pub fn main() -> ExitCode {
+    // With a handler a limit on the size of files (setrlimit(2), RLIMIT_FSIZE) makes writes fail, which can be told; without, it ends this
+    // process. Where none can be set that stays so.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default());
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return refused(&error),

@@ -270,6 +270,14 @@ impl Suite {
         Ok(())
     }
 
+    /// The ids of all checks, in the order of the rows.
+    #[must_use]
+    pub fn checks(&self) -> Vec<String> {
+        let all = self.probes.iter();
+        all.flat_map(|probe| probe.checks.iter().map(|check| probe.check_id(check)))
+            .collect()
+    }
+
     /// The row and the check of an id such as `network/tcp4`.
     #[must_use]
     pub fn find(&self, id: &str) -> Option<(&Probe, &Check)> {

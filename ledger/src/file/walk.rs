@@ -391,11 +391,14 @@ impl Walk<'_> {
             }
             (None, None) => return,
         };
-        self.findings.push(
+        let finding = if self.proofs.is_some() {
+            // A bundle gets its name when it is whole: no crash leaves half a line in one, and no run recovers it.
+            Finding::new(Code::RecordMalformed, message)
+        } else {
             Finding::new(Code::TornTail, message)
-                .in_place(place)
-                .help("the next run of runner on this ledger recovers it and says so"),
-        );
+                .help("the next run of runner on this ledger recovers it and says so")
+        };
+        self.findings.push(finding.in_place(place));
     }
 
     fn finish(mut self) -> Walked {

@@ -112,6 +112,12 @@ fn all() -> Vec<Vector> {
             "tail-truncated",
         ),
         (
+            "bytes_behind_it",
+            [&part[..], b"x"].concat(),
+            10,
+            "record-malformed",
+        ),
+        (
             "records_reordered",
             joined(&reordered),
             10,

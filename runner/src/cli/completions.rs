@@ -29,7 +29,11 @@ pub(super) fn completions(args: &CompletionsArgs) -> u8 {
 }
 
 pub(super) fn man(args: &ManArgs) -> u8 {
-    match clap_mangen::generate_to(Cli::command(), &args.folder) {
+    let made = match std::fs::create_dir(&args.folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    };
+    match made.and_then(|()| clap_mangen::generate_to(Cli::command(), &args.folder)) {
         Ok(()) => 0,
         Err(error) => {
             report::error_line(&format!(

@@ -22,7 +22,7 @@ use super::interrupt::Interrupts;
 use super::ledger as ledgers;
 use super::{FAILED, Global, USAGE, report};
 use crate::measure::arms::{ArmError, Bench};
-use crate::measure::gate::{ParseRequirementError, Requirement, objections};
+use crate::measure::gate::{ParseRequirementError, Requirement, UnknownCellError, objections};
 use crate::measure::lanes::{OpenMore, Progress};
 use crate::measure::listen::own_addresses;
 use crate::measure::matrix::Measured;
@@ -50,7 +50,7 @@ runner failed, no runtime can be used here, a record cannot be kept, or the outp
 #[derive(Debug, Args)]
 #[command(after_help = STATUSES)]
 pub(super) struct MatrixArgs {
-    /// Measure this runtime; may be repeated [default: those of embedded, bwrap and unshare that are installed]
+    /// Measure this runtime; may be repeated, for another one each time [default: those of embedded, bwrap and unshare that are installed]
     #[arg(long, value_name = "RUNTIME", action = ArgAction::Append)]
     runtime: Vec<String>,
     /// A policy of the catalogue, or a file
@@ -101,6 +101,15 @@ enum MatrixError {
     #[error("--require is not understood")]
     #[diagnostic(code(runner::matrix::require))]
     Requirement(#[from] ParseRequirementError),
+    /// A requirement that nothing can meet.
+    #[error(transparent)]
+    #[diagnostic(
+        code(runner::matrix::require_nothing),
+        help(
+            "`--runtime` names what is measured, `--suite` with what; docs/probes.md lists the checks"
+        )
+    )]
+    UnknownCell(#[from] UnknownCellError),
     /// The host.
     #[error(transparent)]
     #[diagnostic(transparent)]
@@ -109,6 +118,15 @@ enum MatrixError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Arm(#[from] ArmError),
+    /// A runtime, or another one of its name, a second time: its cells could not be told from the first one's.
+    #[error("--runtime: {0} is named twice, and a matrix has one column for each runtime")]
+    #[diagnostic(
+        code(runner::matrix::twice),
+        help(
+            "name each runtime once; give templates an `id` each; to measure again, run `runner matrix` again"
+        )
+    )]
+    Twice(String),
     /// Ctrl-C and its like.
     #[error("ended by {signal}: {done} of {all} runs of {runtime} are recorded, and no matrix")]
     #[diagnostic(code(runner::matrix::interrupted))]
@@ -191,7 +209,11 @@ impl MatrixError {
             Self::Interrupted { signal, .. } => {
                 u8::try_from(*signal as i32).map_or(FAILED, |number| 128 + number)
             }
-            Self::Policy(_) | Self::Suite(_) | Self::Requirement(_) => USAGE,
+            Self::Policy(_)
+            | Self::Suite(_)
+            | Self::Requirement(_)
+            | Self::UnknownCell(_)
+            | Self::Twice(_) => USAGE,
             Self::Ledger(_)
             | Self::Host(_)
             | Self::Arm(_)
@@ -253,7 +275,16 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
         Some(folder) => third_party(folder, program)?,
         None => own(SUITE, program)?,
     };
-    let Chosen { runtimes, missing } = choose(args)?;
+    let Chosen {
+        runtimes,
+        missing,
+        names,
+    } = choose(args)?;
+    let checks = suite.suite.checks();
+    let checks: Vec<&str> = checks.iter().map(String::as_str).collect();
+    for requirement in &requirements {
+        requirement.is_measurable(&names, &checks)?;
+    }
     if runtimes.is_empty() {
         return Err(MatrixError::Nothing);
     }
@@ -311,6 +342,7 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
     let mut used = Vec::new();
     let mut line = ProgressLine::new(global.quiet);
     for runtime in &runtimes {
+        line.begin(runtime.id());
         let show = &mut |progress: &Progress<'_>| line.show(progress);
         let one = bench.measure(runtime.as_ref(), &host, &mut ledger, more, show);
         line.clear();
@@ -413,6 +445,8 @@ struct Chosen {
     runtimes: Vec<Box<dyn Runtime>>,
     /// What is to be said of those that were named and cannot.
     missing: Vec<String>,
+    /// All of them, by what cells call them.
+    names: Vec<String>,
 }
 
 fn choose(args: &MatrixArgs) -> Result<Chosen, MatrixError> {
@@ -422,9 +456,13 @@ fn choose(args: &MatrixArgs) -> Result<Chosen, MatrixError> {
         args.runtime.iter().map(String::as_str).collect()
     };
     let allowed = args.allow_native || native_is_allowed();
-    let (mut runtimes, mut missing) = (Vec::new(), Vec::new());
+    let (mut runtimes, mut missing, mut names) = (Vec::new(), Vec::new(), Vec::new());
     for name in asked {
         let runtime = choose_runtime(name, allowed)?;
+        if names.iter().any(|name| name == runtime.id()) {
+            return Err(MatrixError::Twice(runtime.id().to_owned()));
+        }
+        names.push(runtime.id().to_owned());
         let Some(why) = runtime.is_missing() else {
             runtimes.push(runtime);
             continue;
@@ -434,7 +472,11 @@ fn choose(args: &MatrixArgs) -> Result<Chosen, MatrixError> {
             missing.push(format!("{name} was named, and nothing of it was measured"));
         }
     }
-    Ok(Chosen { runtimes, missing })
+    Ok(Chosen {
+        runtimes,
+        missing,
+        names,
+    })
 }
 
 /// The probe program as a file that sandboxes can show: in a folder of its own, named by its content.
@@ -526,14 +568,23 @@ fn say(global: &Global, table: &Table, suite: &Loaded) {
 /// One line on a terminal that says what is being done, once it takes a while.
 struct ProgressLine {
     began: Instant,
+    quiet: bool,
     on: bool,
     shown: bool,
 }
 
 impl ProgressLine {
+    /// Where no line shows what goes on, that something does.
+    fn begin(&self, runtime: &str) {
+        if !self.quiet && !self.on {
+            report::notice_line(&format!("measuring {runtime}"));
+        }
+    }
+
     fn new(quiet: bool) -> Self {
         Self {
             began: Instant::now(),
+            quiet,
             on: !quiet && io::stderr().is_terminal(),
             shown: false,
         }

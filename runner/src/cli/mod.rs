@@ -51,7 +51,7 @@ struct Global {
     /// The ledger folder [default: $RUNNER_LEDGER, else $XDG_STATE_HOME/containment-ledger/default]
     #[arg(long, global = true, value_name = "DIR")]
     ledger: Option<PathBuf>,
-    /// The signing key: a PKCS#8 file, `ephemeral`, or ssh-agent:SHA256:… [default: the ledger's own]
+    /// The signing key: a PKCS#8 file, or `ephemeral` [default: the ledger's own]
     #[arg(long, global = true, value_name = "KEY")]
     key: Option<String>,
     /// When to colour

@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ledger::bytes::text::clean_lines;
+use ledger::bytes::text::{clean, clean_lines};
 use ledger::facts::policy::ReadPolicyError;
 
 use super::ColorChoice;
@@ -56,31 +56,35 @@ pub(super) fn paint_stdout(code: &str, text: &str) -> String {
     }
 }
 
-/// A line about something that went wrong.
+/// A line about something that went wrong, with lines below it that begin with two spaces.
 pub(super) fn error_line(text: &str) {
-    line(&format!(
-        "{} {}",
-        paint("1;31", "runner:"),
-        clean_lines(text)
-    ));
+    line(&format!("{} {}", paint("1;31", "runner:"), indented(text)));
 }
 
 /// A line that matters even with -q.
 pub(super) fn warning_line(text: &str) {
-    line(&format!(
-        "{} {}",
-        paint("1;33", "runner:"),
-        clean_lines(text)
-    ));
+    line(&format!("{} {}", paint("1;33", "runner:"), clean(text)));
 }
 
 /// A line of prose.
 pub(super) fn notice_line(text: &str) {
-    line(&format!(
-        "{} {}",
-        paint("1;36", "runner:"),
-        clean_lines(text)
-    ));
+    line(&format!("{} {}", paint("1;36", "runner:"), clean(text)));
+}
+
+/// The text with its line ends written out but for those that begin a line of our own: no name of a file or program makes a line
+/// that could be taken for another message.
+fn indented(text: &str) -> String {
+    let mut lines = text.split('\n');
+    let mut shown = clean(lines.next().unwrap_or_default());
+    for line in lines {
+        shown.push_str(if line.starts_with("  ") {
+            "\n"
+        } else {
+            "\\u{a}"
+        });
+        shown.push_str(&clean(line));
+    }
+    shown
 }
 
 /// How long to wait for readers, in nanoseconds: from the moment of writing on.

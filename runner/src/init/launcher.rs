@@ -26,10 +26,11 @@ use super::patience::read_full;
 use super::wire::{
     self, FromInit, LauncherReport, LauncherSpec, ProgramReport, ProgramSpec, Report, Spec, ToInit,
 };
+use super::workload::OOM_SCORE;
 use super::{FAILED, OwnTerminal};
 use crate::mechanism::{Failure, Outcomes};
 use crate::sys::process::Ended;
-use crate::sys::{identity, process};
+use crate::sys::{fault, identity, process};
 use handed::{Handed, Ours};
 
 /// Longest description of what the program made, in bytes; a dozen numbers stay far below.
@@ -244,11 +245,17 @@ impl Running {
             match serde_json::from_slice::<Made>(&text) {
                 Ok(made) if made.child_pid > 1 => {
                     let pid = made.child_pid;
-                    let opened = process::open(pid);
-                    let opened =
-                        opened.map_err(|error| Failure::call("find the first process", &error))?;
-                    self.first = Some((pid, opened));
-                    return Ok(pid);
+                    return match process::open(pid) {
+                        Ok(opened) => {
+                            self.first = Some((pid, opened));
+                            Ok(pid)
+                        }
+                        // It said why, and so does the program.
+                        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
+                            Err(self.why_it_ended())
+                        }
+                        Err(error) => Err(Failure::call("find the first process", &error)),
+                    };
                 }
                 Err(error) if error.is_eof() && text.len() < MAX_STATUS => {}
                 Ok(_) | Err(_) => {
@@ -326,10 +333,19 @@ impl Running {
             self.await_gate(control)?;
             child_of(first)?
         };
+        // Where memory runs out the workload is killed, and not what says how it ended.
+        let score = format!("/proc/{workload}/oom_score_adj");
+        outcomes.note(
+            "oom-score",
+            std::fs::write(score, OOM_SCORE)
+                .map_err(|error| Failure::call("raise the OOM score", &error)),
+        );
         if let Some(limit) = spec.open_files {
             // Of the first process as well: the workload may be able to write to its memory.
-            let limited = process::limit_open_files(workload, limit)
-                .and_then(|()| process::limit_open_files(first, limit));
+            let limited = fault::guard("limit-files", || {
+                process::limit_open_files(workload, limit)?;
+                process::limit_open_files(first, limit)
+            });
             outcomes.note(
                 "limit-files",
                 limited.map_err(|error| Failure::call(format!("RLIMIT_NOFILE {limit}"), &error)),

@@ -36,7 +36,37 @@ pub enum ParseRequirementError {
     },
     /// No control of this name.
     #[error("{0}; a check is CONTROL/CHECK, such as network/tcp4")]
-    Target(#[from] ledger::facts::control::UnknownControl),
+    Target(ledger::facts::control::UnknownControl),
+    /// Nothing stands before a `:` or behind a `/`.
+    #[error(
+        "{0:?} has no {1}; expected [RUNTIME:]CHECK|CONTROL=VERDICT, such as embedded:network/tcp4=contained"
+    )]
+    Empty(String, &'static str),
+}
+
+/// What a requirement asks for and nobody will measure.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownCellError {
+    /// Of the runtime.
+    #[error("{requirement}: {runtime} is not measured; measured are {measured}")]
+    Runtime {
+        /// Whose it is.
+        requirement: String,
+        /// What it names.
+        runtime: String,
+        /// All that are.
+        measured: String,
+    },
+    /// Of the check or the control.
+    #[error("{requirement}: the suite has no check of {target}{known}")]
+    Target {
+        /// Whose it is.
+        requirement: String,
+        /// What it names.
+        target: String,
+        /// `; of network it has …`, where it has any of that control.
+        known: String,
+    },
 }
 
 impl FromStr for Requirement {
@@ -50,8 +80,15 @@ impl FromStr for Requirement {
             Some((runtime, target)) => (Some(runtime.to_owned()), target),
             None => (None, subject),
         };
-        let control = target.split('/').next().unwrap_or_default();
-        let _: Control = control.parse()?;
+        let empty = |what| ParseRequirementError::Empty(text.to_owned(), what);
+        if runtime.as_ref().is_some_and(String::is_empty) {
+            return Err(empty("runtime before its `:`"));
+        }
+        let known = control_of(target).parse::<Control>();
+        known.map_err(ParseRequirementError::Target)?;
+        if target.ends_with('/') {
+            return Err(empty("check behind its `/`"));
+        }
         let found = CellVerdict::ALL
             .iter()
             .find(|known| known.as_str() == verdict);
@@ -87,6 +124,45 @@ fn control_of(check: &str) -> &str {
 }
 
 impl Requirement {
+    /// Holds it against what is going to be measured: the runtimes that were named, installed or not, and the checks of the
+    /// suite.
+    ///
+    /// # Errors
+    /// No cell can be meant.
+    pub fn is_measurable(
+        &self,
+        runtimes: &[String],
+        checks: &[&str],
+    ) -> Result<(), UnknownCellError> {
+        if let Some(runtime) = &self.runtime
+            && !runtimes.contains(runtime)
+        {
+            return Err(UnknownCellError::Runtime {
+                requirement: self.to_string(),
+                runtime: runtime.clone(),
+                measured: runtimes.join(", "),
+            });
+        }
+        if checks.iter().any(|check| self.is_about(check)) {
+            return Ok(());
+        }
+        let control = control_of(&self.target);
+        let siblings = checks.iter().filter(|check| control_of(check) == control);
+        let known: Vec<&str> = siblings.copied().collect();
+        Err(UnknownCellError::Target {
+            requirement: self.to_string(),
+            target: self.target.clone(),
+            known: match known.as_slice() {
+                [] => String::new(),
+                known => format!("; of {control} it has {}", known.join(", ")),
+            },
+        })
+    }
+
+    fn is_about(&self, check: &str) -> bool {
+        check == self.target || control_of(check) == self.target
+    }
+
     /// Why it is missed; `None` when it holds. `contained`: every check that applies, and at least one; any other verdict: at
     /// least one.
     #[must_use]
@@ -95,7 +171,7 @@ impl Requirement {
             self.runtime
                 .as_ref()
                 .is_none_or(|runtime| *runtime == cell.runtime)
-                && (cell.check == self.target || control_of(&cell.check) == self.target)
+                && self.is_about(&cell.check)
         };
         let cells: Vec<&Cell> = cells.iter().filter(named).collect();
         if cells.is_empty() {
@@ -322,5 +398,38 @@ mod tests {
         assert!(wrong("network").contains("VERDICT"));
         assert!(wrong("network=safe").contains("false-guarantee"));
         assert!(wrong("net=contained").contains("network"));
+        assert!(wrong(":network=contained").contains("no runtime before"));
+        assert!(wrong("network/=contained").contains("no check behind"));
+    }
+
+    #[test]
+    fn what_nobody_will_measure_is_said_before_measuring() {
+        let runtimes = ["embedded".to_owned(), "bwrap".to_owned()];
+        let checks = ["network/tcp4", "network/dns", "files/open"];
+        for (text, said) in [
+            ("network=contained", None),
+            ("network/dns=contained", None),
+            ("bwrap:files=escaped", None),
+            ("nope:files=escaped", Some("measured are embedded, bwrap")),
+            ("native:network=escaped", Some("native is not measured")),
+            (
+                "network/tcp=contained",
+                Some("it has network/tcp4, network/dns"),
+            ),
+            ("cpu=contained", Some("has no check of cpu")),
+        ] {
+            let requirement: Requirement = text.parse().unwrap();
+            let found = requirement.is_measurable(&runtimes, &checks);
+            match said {
+                None => assert_eq!(found, Ok(()), "{text}"),
+                Some(said) => {
+                    let found = found.unwrap_err().to_string();
+                    assert!(
+                        found.contains(said) && found.contains(text),
+                        "{text}: {found}"
+                    );
+                }
+            }
+        }
     }
 }

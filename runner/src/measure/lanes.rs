@@ -61,8 +61,12 @@ pub(super) fn units<'a>(rows: &'a [Probe], runtime: &dyn Runtime) -> Vec<Unit<'a
         let beside =
             runtime.shares_nothing() && probe.is_own() && matches!(probe.risk, Risk::Controlled);
         for arm in [Arm::Baseline, Arm::Ablation, Arm::Run] {
-            // Bare is bare: the runtime without isolation needs no other arm without it.
-            let needed = arm == Arm::Run || runtime.id() != "native";
+            let needed = match arm {
+                Arm::Run => true,
+                Arm::Ablation => runtime.serves(probe.control),
+                // Bare is bare: the runtime without isolation is that already.
+                Arm::Baseline => runtime.id() != "native",
+            };
             if needed && probe.arms.contains(&arm) {
                 units.push(Unit {
                     probe,
@@ -294,8 +298,12 @@ mod tests {
     fn bare_is_bare_once() {
         let rows = rows();
         let units = units(&rows, &Native);
-        assert!(units.iter().all(|unit| unit.arm == Arm::Run));
-        assert_eq!(units.len(), rows.len());
+        let runs = units.iter().filter(|unit| unit.arm == Arm::Run);
+        assert_eq!(runs.count(), rows.len());
+        // But for what the runner itself does around anything.
+        let others = units.iter().filter(|unit| unit.arm != Arm::Run);
+        let without: Vec<_> = others.map(|unit| (unit.arm, unit.probe.control)).collect();
+        assert_eq!(without, [(Arm::Ablation, Control::Output)]);
     }
 
     #[test]

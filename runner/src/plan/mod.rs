@@ -125,8 +125,19 @@ pub trait Runtime: Sync {
         false
     }
 
+    /// Whether it may do something for `control`, which a measurement then leaves out to see what comes through.
+    fn serves(&self, control: Control) -> bool {
+        let _ = control;
+        true
+    }
+
     /// Why it can do nothing at all here: its program is not installed.
     fn is_missing(&self) -> Option<Why> {
+        None
+    }
+
+    /// Why the runtime that comes first was not taken, where this one was chosen (`instead of embedded: no-user-namespace (EPERM)`).
+    fn instead(&self) -> Option<String> {
         None
     }
 
@@ -248,7 +259,9 @@ pub fn compile(policy: Policy, job: Job, runtime: &dyn Runtime) -> Result<Plan, 
     let environment = runtime.environment(&policy, &job);
     let cwd = runtime.cwd(&tree, &job);
     let requested = sorted(&policy.enforcement.required_controls);
-    let wanted = sorted(&policy.enforcement.wanted_controls);
+    let mut wanted = policy.enforcement.wanted_controls.clone();
+    wanted.extend(policy.set_unasked());
+    let wanted = sorted(&wanted);
     Ok(Plan {
         policy,
         requested,

@@ -245,7 +245,8 @@ impl Tree {
             Shape::Custom(root) => path
                 .strip_prefix(root)
                 .ok()
-                .map(|below| Path::new("/").join(below)),
+                .map(|below| Path::new("/").join(below))
+                .filter(|inside| !NOT_THE_HOSTS.iter().any(|own| inside.starts_with(own))),
         })
     }
 }

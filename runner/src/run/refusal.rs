@@ -60,12 +60,21 @@ pub(super) fn stands_in_the_way(
     }
 }
 
+/// `memory, cpu: REASON; disk: ANOTHER`.
 pub(super) fn missing(gaps: &[Unsupported]) -> String {
-    let gaps: Vec<String> = gaps
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for gap in gaps {
+        let (control, reason) = (gap.control.as_str(), gap.reason.as_str());
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, controls)) => controls.push(control),
+            None => reasons.push((reason, vec![control])),
+        }
+    }
+    let said: Vec<String> = reasons
         .iter()
-        .map(|gap| format!("{}: {}", gap.control, gap.reason))
+        .map(|(reason, controls)| format!("{}: {reason}", controls.join(", ")))
         .collect();
-    gaps.join("; ")
+    said.join("; ")
 }
 
 /// What a launch that did not come about means under this policy.
@@ -142,6 +151,14 @@ fn chain(error: &dyn std::error::Error) -> String {
     }
 }
 
+/// A reason with a further detail; its word stays the first.
+fn also(reason: &str, detail: &str) -> String {
+    match reason.strip_suffix(')') {
+        Some(open) => format!("{open}; {detail})"),
+        None => format!("{reason} ({detail})"),
+    }
+}
+
 /// Records a run that did not come about.
 pub(super) fn not_executed(
     recorder: &mut Recorder<'_, '_>,
@@ -151,12 +168,19 @@ pub(super) fn not_executed(
     now: &dyn Fn() -> Result<Stamp, RunError>,
 ) -> Result<Finished, RunError> {
     let NoRun {
-        controls,
+        mut controls,
         reason,
         errno,
-        obstacle,
+        mut obstacle,
         runs_without,
     } = no_run;
+    let is_runtimes = matches!(reason, NotExecuted::Refused | NotExecuted::LaunchFailed);
+    if let Some(instead) = runtime.instead().filter(|_| is_runtimes) {
+        for gap in &mut controls.unsupported {
+            gap.reason = also(&gap.reason, &instead);
+        }
+        obstacle = format!("{obstacle}; runtime {}, {instead}", runtime.id());
+    }
     let start = recorder.start(plan, runtime, None, controls.clone(), &now()?)?;
     let result = RunResult {
         duration_us: None,

@@ -76,7 +76,8 @@ pub fn execute(
             reason: NotExecuted::Refused,
             errno: None,
             obstacle: missing(&plan.missing()),
-            runs_without: true,
+            // Without its program it runs nothing at all.
+            runs_without: runtime.is_missing().is_none(),
         };
         return not_executed(&mut recorder, &plan, runtime, no_run, &now);
     }

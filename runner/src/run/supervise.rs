@@ -95,6 +95,8 @@ struct State {
     /// When pid 1 is killed although it was told to end its tree.
     give_up_at: Option<Duration>,
     interrupts: u32,
+    /// Whether the workload executes its program.
+    started: bool,
 }
 
 /// Runs the workload to its end. `cut` is told of each stream that passes its cap.
@@ -123,6 +125,7 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
         survivors: None,
         give_up_at: None,
         interrupts: 0,
+        started: false,
     };
     let mut spoke_last = false;
     let mut buffer = vec![0; BUFFER];
@@ -145,6 +148,7 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
             watch,
             until.map(|until| until.saturating_sub(now)),
             spoke_last,
+            state.started,
         )?;
         if ready.left
             && let Some(leaving) = watch.leaving.take()
@@ -212,7 +216,12 @@ struct Ready {
     room: Vec<bool>,
 }
 
-fn wait(watch: &Watch<'_>, time: Option<Duration>, control_closed: bool) -> io::Result<Ready> {
+fn wait(
+    watch: &Watch<'_>,
+    time: Option<Duration>,
+    control_closed: bool,
+    started: bool,
+) -> io::Result<Ready> {
     let forwards = watch.channels.iter().map(|channel| &channel.forward);
     let stalled = forwards
         .chain(watch.input.as_ref().map(|input| &input.to))
@@ -237,7 +246,9 @@ fn wait(watch: &Watch<'_>, time: Option<Duration>, control_closed: bool) -> io::
     let leaving = watch.leaving.map(OwnedFd::as_fd);
     let left = push(&mut list, leaving, PollFlags::POLLIN);
     let denied = push(&mut list, watch.violations.more(), PollFlags::POLLIN);
-    let input = watch.input.as_ref();
+    // A key that sends a signal is for the workload, and not for the process that is about to become it.
+    let for_nobody = watch.terminal.is_some() && !started;
+    let input = watch.input.as_ref().filter(|_| !for_nobody);
     let input_at = push(&mut list, input.and_then(Input::more), PollFlags::POLLIN);
     let input_room = push(
         &mut list,
@@ -290,7 +301,10 @@ fn push<'fd>(
 /// Takes one message; `false` when there will be no more.
 fn take_message(control: &UnixStream, state: &mut State) -> io::Result<bool> {
     match wire::receive::<FromInit>(control) {
-        Ok(FromInit::Started) => Ok(true),
+        Ok(FromInit::Started) => {
+            state.started = true;
+            Ok(true)
+        }
         Ok(FromInit::ExecFailed(errno)) => {
             state.end.get_or_insert(End::NotExecutable(errno));
             Ok(true)

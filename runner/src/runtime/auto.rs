@@ -1,7 +1,8 @@
 //! **auto**: the first of embedded and bwrap that can do all that is requested.
 //!
 //! It is chosen by what each answers, by whether the kernel makes the namespaces of embedded, and, where that is not it, by a
-//! trial of bwrap; where neither can do all, embedded stays and says what it cannot. A sandbox that fails later is not built again by the other.
+//! trial of bwrap; where neither can do all, embedded stays and says what it cannot. A sandbox that fails later is not built again by the other;
+//! what is told and recorded of such a run says both what failed and why it was not embedded's.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,7 +26,7 @@ pub struct Auto {
     embedded: Embedded,
     bwrap: Bwrap,
     is_bwrap: AtomicBool,
-    /// Why it is not the first.
+    /// Why it is not the first: what embedded lacks.
     why: Mutex<Option<String>>,
 }
 
@@ -57,9 +58,15 @@ impl Auto {
             return false;
         }
         self.is_bwrap.store(true, Ordering::Relaxed);
-        let why = format!("runtime bwrap, because embedded cannot do all that is requested: {why}");
-        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
         true
+    }
+
+    fn why(&self) -> Option<String> {
+        self.why
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -82,6 +89,10 @@ impl Runtime for Auto {
 
     fn cwd(&self, tree: &Tree, job: &Job) -> PathBuf {
         self.chosen().cwd(tree, job)
+    }
+
+    fn instead(&self) -> Option<String> {
+        self.why().map(|why| format!("instead of embedded: {why}"))
     }
 
     fn get_ready(&self) {
@@ -115,9 +126,9 @@ impl Runtime for Auto {
         meanwhile: &mut dyn FnMut(),
     ) -> Result<Launch, LaunchError> {
         let mut launch = self.chosen().launch(plan, begun, meanwhile)?;
-        let mut why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
-        launch.effect.remarks.extend(why.take());
-        drop(why);
+        launch.effect.remarks.extend(self.why().map(|why| {
+            format!("runtime bwrap, because embedded cannot do all that is requested: {why}")
+        }));
         Ok(launch)
     }
 }

@@ -44,9 +44,7 @@ pub(super) fn exchange(
         return Err(not_built(&failure, Outcomes::default()));
     }
     // It waits, alone in its namespaces: this is the place to put it under what is to hold for all that will run there.
-    let first = process::open(made.first).map_err(|error| LaunchError::Step {
-        what: Failure::call("find the sandbox's first process", &error).to_string(),
-    })?;
+    let first = process::open(made.first);
     if let Err(error) = wire::send(control, &ToInit::Build) {
         return Err(launch::before_report(&error));
     }
@@ -55,6 +53,10 @@ pub(super) fn exchange(
     if let Some(failure) = report.fatal {
         return Err(not_built(&failure, report.outcomes));
     }
+    // Where it was gone by then the launcher has just said why.
+    let first = first.map_err(|error| LaunchError::Step {
+        what: Failure::call("find the sandbox's first process", &error).to_string(),
+    })?;
     let terminal = if report.terminal {
         let received = wire::receive_descriptor(control);
         Some(received.map_err(|error| LaunchError::Step {

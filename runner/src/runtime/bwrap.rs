@@ -184,7 +184,7 @@ fn build(
     meanwhile: &mut dyn FnMut(),
 ) -> Result<Launch, LaunchError> {
     let ids = begun.ids.take().ok_or_else(no_ids)?;
-    let mut prepared = Prepared::new(plan, &ids, wanted, None)?;
+    let mut prepared = Prepared::new(plan, &ids, wanted, begun.group.as_ref())?;
     let inside = begin::inside(&plan.policy, &plan.job, &ids);
     let full = &prepared.spec;
     let arguments = Arguments {
@@ -268,6 +268,10 @@ fn build(
     expected
         .masks
         .retain(|mask| !made.unreachable.contains(mask));
+    if !plan.job.leaves_out(Control::Devices) {
+        // A file system in memory of bubblewrap's own, without a limit.
+        expected.masks.push("/dev".into());
+    }
     // Bubblewrap's first process begins the session; with a terminal the program itself has it.
     expected.leader = if plan.job.terminal {
         // Not known, it is nobody: the gate begins no session.
@@ -275,10 +279,11 @@ fn build(
     } else {
         Some(made.first)
     };
+    if let Some(failure) = unprotected {
+        outcomes.note("protect", Err(failure));
+    }
     read_back::tree(made.first, &expected, &mut outcomes);
-    let is_protected =
-        unprotected.map_or_else(|| protect::are_themselves(made.first, &protected), Err);
-    outcomes.note("protect", is_protected);
+    outcomes.note("protect", protect::are_themselves(made.first, &protected));
     let runs = matches!(report.program, Some(ProgramReport::Found { .. }));
     facts::are_one(made.first, &mut outcomes);
     let host_uid = read_back::workload(made.first, &expected, runs, &mut outcomes);
@@ -293,6 +298,12 @@ fn build(
     if let Err(other) = program.is_itself() {
         launch::end(&pidfd);
         return Err(other);
+    }
+    // Host root is not what anybody asked for, whatever else holds.
+    if ids_of_launcher.is_some() && host_uid == Some(0) {
+        launch::end(&pidfd);
+        let failure = Failure::no_effect("take the workload's ids");
+        return Err(facts::not_built(plan, &failure, outcomes));
     }
     let found = launch::found(plan, report.program.as_ref());
     let mut effect = super::embedded::effect::effect(plan, &outcomes, found, &ids);

@@ -31,6 +31,10 @@ impl Runtime for Native {
         true
     }
 
+    fn serves(&self, control: Control) -> bool {
+        control == Control::Output
+    }
+
     fn version(&self) -> String {
         env!("CARGO_PKG_VERSION").to_owned()
     }

@@ -218,12 +218,18 @@ pub fn execute(path: &CString, argv: &[CString], environment: &[CString]) -> io:
 
 /// Unblocks every signal and sets each to its default, before a workload is executed.
 pub fn default_signals() {
+    // The kernel's own structure, at its longest: SIG_DFL, no flags, an empty mask.
+    let default = [0_u64; 4];
     for signal in 1..=64 {
-        // SAFETY: SIG_DFL for a signal number; KILL and STOP answer EINVAL.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        let none = std::ptr::null_mut::<u64>();
+        // Not by the C library, which leaves out two that are its own (nptl(7)) and can be ignored all the same.
+        // SAFETY: a signal's number, a structure that outlives the call, and the size of the kernel's set; KILL and STOP
+        // answer EINVAL.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, &raw const default, none, 8) };
     }
     let _ = nix::sys::signal::SigSet::empty().thread_set_mask();
 }
+
 /// When a process began, in clock ticks since the boot (proc_pid_stat(5), field 22); `None` when there is no such process, or a
 /// dead one that nobody has waited for.
 ///

@@ -19,6 +19,9 @@ pub fn start() {
     }
     // SAFETY: SIG_IGN is no function of ours; no other thread runs yet.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    // And so does a limit on the size of files (setrlimit(2), RLIMIT_FSIZE): EFBIG is an error that can be told.
+    // SAFETY: as above.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     // A caller may have had its children reaped by the kernel; who ended how is what this program lives from.
     // SAFETY: as above.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };

@@ -1,6 +1,7 @@
 //! The bwrap runtime: what it contains, what it says where bubblewrap is missing or cannot, and what it is told.
 
 mod failing;
+mod obedience;
 mod told;
 
 use crate::matrix::{some_rows, verdicts};
@@ -123,31 +124,6 @@ fn a_run_in_bwrap_is_recorded_as_one() {
 }
 
 #[test]
-fn exit_statuses_are_those_of_the_workload() {
-    let world = with_bwrap!();
-    for (script, code) in [
-        ("exit 0", 0),
-        ("exit 255", 255),
-        ("kill -TERM $$", 143),
-        ("kill -KILL $$", 137),
-        ("exec /etc/passwd", 126),
-    ] {
-        world.sh("--runtime bwrap", script, &[]).ended(code);
-    }
-    world
-        .exec("--runtime bwrap", &["no-such-program"])
-        .ended(127);
-    world.exec("--runtime bwrap", &["/etc/passwd"]).ended(127);
-    let ran = world.exec("--runtime bwrap -C /no/such/folder", &["true"]);
-    let ran = ran.ended(125);
-    assert!(
-        ran.err.contains("Can't chdir to /no/such/folder"),
-        "{}",
-        ran.err
-    );
-}
-
-#[test]
 fn auto_takes_bwrap_where_embedded_cannot_and_says_so() {
     let world = with_bwrap!();
     world.exec("", &["true"]).ended(0);
@@ -158,22 +134,30 @@ fn auto_takes_bwrap_where_embedded_cannot_and_says_so() {
     let why = "runtime bwrap, because embedded cannot do all that is requested: no-user-namespace";
     assert!(ran.err.contains(why), "{}", ran.err);
     assert_eq!(world.last().start.runtime.id, "bwrap");
+    // What was not bwrap's doing is told and recorded beside what was.
+    let instead = "instead of embedded: no-user-namespace (EPERM)";
+    for (flags, code) in [("", 126), ("--best-effort", 125)] {
+        // Its trial and its start differ in this word.
+        let world = failing::refuses(World::new(), "--block-fd", "bwrap: cannot today");
+        let world = world.with("RUNNER_FAULT", "namespace-mount=fail");
+        let ran = world.exec(flags, &["true"]).ended(code);
+        for words in ["bwrap: cannot today", instead] {
+            assert!(ran.says(words), "{words}: {}", ran.err);
+        }
+        let run = world.last();
+        assert_eq!(run.start.runtime.id, "bwrap");
+        let reason = run.reason("filesystem").unwrap();
+        assert_eq!(
+            reason,
+            format!("launcher-failed (bwrap: cannot today; {instead})")
+        );
+    }
+    // Nor is a program that is not found.
+    let ran = world.exec("", &["/no/such/program"]).ended(127);
+    assert!(!ran.err.contains("instead"), "{}", ran.err);
     // Neither: the first says what it lacks.
     let world = world.with("PATH", "/nowhere");
     let ran = world.exec("", &["/bin/true"]).ended(126);
     assert!(ran.err.contains("no-user-namespace"), "{}", ran.err);
     assert_eq!(world.last().start.runtime.id, "embedded");
-}
-
-#[test]
-fn a_terminal_is_a_new_one() {
-    let world = with_bwrap!();
-    let ran = world.sh(
-        "--runtime bwrap -t",
-        "test -t 0 && test -t 2 && echo terminal; echo x > /dev/tty && echo controlling",
-        &[],
-    );
-    let ran = ran.ended(0);
-    assert_eq!(ran.out, "terminal\r\nx\r\ncontrolling\r\n");
-    assert!(world.last().declares("terminal"));
 }

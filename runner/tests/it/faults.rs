@@ -1,7 +1,8 @@
 //! Each mechanism taken away, by a call that fails and by one that has no effect: acceptance 5.
 //!
 //! The first must cost the controls that rest on it, with a reason. The second must be found by reading back; where
-//! that cannot be, [`Rests::Nothing`] says why.
+//! that cannot be, [`Rests::Nothing`] says why. The calls of bubblewrap are its own, and no switch is in them: what it leaves
+//! undone is taken away in `bwrap::obedience`.
 
 use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
@@ -9,7 +10,8 @@ use std::path::Path;
 
 use runner::sys::fault::MECHANISMS;
 
-use crate::world::{Ran, SUPPORTED, World, is_root, program, ready, skip};
+use crate::bwrap::with_bwrap;
+use crate::world::{Ran, SUPPORTED, World, is_root, program, ready, sandboxes, skip};
 
 /// What a mechanism is for.
 enum Rests {
@@ -71,8 +73,33 @@ fn when_it_is_void(mechanism: &str) -> Rests {
     }
 }
 
+/// What rests under bwrap on the calls that are not bubblewrap's.
+fn under_bwrap(mechanism: &str, kind: &str) -> Rests {
+    match (mechanism, kind) {
+        ("namespace-network" | "namespace-ipc" | "namespace-uts" | "namespace-cgroup", _)
+        | ("namespace-pid" | "namespace-mount" | "pivot-root" | "read-only" | "proc", _)
+        | ("proc-mask" | "bounding-set" | "no-new-privs" | "userns-limit", _)
+        | ("new-session" | "base-filter" | "seccomp", _) => Nothing("bubblewrap makes this call"),
+        ("landlock", _) => Nothing("bubblewrap knows nothing of it"),
+        ("set-ids" | "capabilities", _) if is_root() => Everything,
+        ("set-ids" | "set-groups" | "capabilities" | "idmap" | "mount-setattr", _)
+            if !is_root() =>
+        {
+            Nothing("nobody but root takes another id first, or maps owners")
+        }
+        ("set-groups", _) if program("setpriv").is_none() => when_it_fails(mechanism),
+        // The launcher builds nothing where one of its own steps fails.
+        ("idmap" | "set-groups" | "close-descriptors", "fail") => Everything,
+        ("idmap" | "set-groups", _) => On(&["user"]),
+        ("close-descriptors", _) => On(&["descriptors"]),
+        ("protect" | "limit-files" | "mount-setattr", _) => when_it_fails(mechanism),
+        ("group-memory" | "group-pids" | "group-cpu", _) => when_it_fails(mechanism),
+        other => panic!("{other:?} has no entry"),
+    }
+}
+
 /// A world whose run uses every mechanism: read and written folders, a planted descriptor, a group.
-fn world(mechanism: &str) -> (World, String) {
+fn world(runtime: &str, mechanism: &str) -> (World, String) {
     let mut world = World::new();
     world.in_a_group();
     let (read, write) = (world.folder("in"), world.folder("out"));
@@ -83,7 +110,7 @@ fn world(mechanism: &str) -> (World, String) {
         }
     });
     let flags = format!(
-        "-P {} -C / --read {} --write {}",
+        "--runtime {runtime} -P {} -C / --read {} --write {}",
         policy.display(),
         read.display(),
         write.display()
@@ -92,8 +119,7 @@ fn world(mechanism: &str) -> (World, String) {
 }
 
 fn exec(world: &World, fault: &str, flags: &str) -> Ran {
-    let flags = format!("--runtime embedded {flags}");
-    let mut command = world.exec_command(&flags, &["sh", "-c", "id -u"]);
+    let mut command = world.exec_command(flags, &["sh", "-c", "id -u"]);
     command.env("RUNNER_FAULT", fault);
     with_planted(&mut command);
     Ran::of(command.output().unwrap())
@@ -116,9 +142,9 @@ pub(crate) fn with_planted(command: &mut std::process::Command) {
 }
 
 /// Checks one mechanism under both policies; `kind` is `fail` or `void`.
-fn check(mechanism: &str, kind: &str, rests: &Rests) {
+fn check(runtime: &str, mechanism: &str, kind: &str, rests: &Rests) {
     let fault = format!("{mechanism}={kind}");
-    let (world, flags) = world(mechanism);
+    let (world, flags) = world(runtime, mechanism);
     let ran = exec(&world, &fault, &format!("{flags} --best-effort"));
     let run = world.last();
     let lost: Vec<&str> = SUPPORTED
@@ -193,47 +219,55 @@ fn check(mechanism: &str, kind: &str, rests: &Rests) {
 #[test]
 fn without_a_fault_everything_is_declared() {
     let _ = ready!();
-    let (world, flags) = world("");
-    let ran = exec(&world, "", &flags).ended(0);
-    assert_eq!(ran.out, "1000\n");
-    let run = world.last();
-    for control in SUPPORTED {
-        assert!(
-            run.declares(control),
-            "{control}: {:?}",
-            run.reason(control)
-        );
+    for (runtime, _) in sandboxes("without_a_fault_everything_is_declared") {
+        let (world, flags) = world(runtime, "");
+        let ran = exec(&world, "", &flags).ended(0);
+        assert_eq!(ran.out, "1000\n");
+        let run = world.last();
+        for control in SUPPORTED {
+            let reason = run.reason(control);
+            assert!(run.declares(control), "{runtime}: {control}: {reason:?}");
+        }
     }
 }
 
 /// Checks every mechanism, and fails after the last one.
-fn check_all(kind: &str, rests: fn(&str) -> Rests) {
+fn check_all(runtime: &str, kind: &str, rests: impl Fn(&str) -> Rests + std::panic::RefUnwindSafe) {
     let wrong: Vec<&str> = MECHANISMS
         .iter()
         .copied()
         .filter(|mechanism| {
-            std::panic::catch_unwind(|| check(mechanism, kind, &rests(mechanism))).is_err()
+            let rests = || check(runtime, mechanism, kind, &rests(mechanism));
+            std::panic::catch_unwind(rests).is_err()
         })
         .collect();
-    assert_eq!(wrong, [""; 0], "{kind}");
+    assert_eq!(wrong, [""; 0], "{runtime}, {kind}");
 }
 
 #[test]
 fn a_call_that_fails_costs_the_controls_that_rest_on_it() {
     let _ = ready!();
-    check_all("fail", when_it_fails);
+    check_all("embedded", "fail", when_it_fails);
 }
 
 #[test]
 fn a_call_without_effect_is_found_by_reading_back() {
     let _ = ready!();
-    check_all("void", when_it_is_void);
+    check_all("embedded", "void", when_it_is_void);
+}
+
+#[test]
+fn calls_beside_bubblewrap_are_reached_and_no_other_is() {
+    let _ = with_bwrap!();
+    for kind in ["fail", "void"] {
+        check_all("bwrap", kind, |mechanism| under_bwrap(mechanism, kind));
+    }
 }
 
 #[test]
 fn a_backup_that_failed_is_not_named() {
     let _ = ready!();
-    let (world, flags) = world("");
+    let (world, flags) = world("embedded", "");
     let backup = |world: &World| {
         let declared = world.last().start.controls.declared;
         declared
@@ -260,7 +294,7 @@ fn without_mount_setattr_submounts_are_still_read_only() {
     const TEST: &str = "without_mount_setattr_submounts_are_still_read_only";
     if is_root() {
         // Owners cannot be mapped then, which root's folders need: refused, with what to do.
-        let (world, flags) = world("");
+        let (world, flags) = world("embedded", "");
         let ran = exec(&world, "mount-setattr=fail", &flags).ended(126);
         assert!(ran.err.contains("chown"), "{}", ran.err);
         // Without folders everything is there, by older calls.
@@ -269,7 +303,7 @@ fn without_mount_setattr_submounts_are_still_read_only() {
         exec(
             &world,
             "mount-setattr=fail",
-            &format!("-P {}", policy.display()),
+            &format!("--runtime embedded -P {}", policy.display()),
         )
         .ended(0);
         let run = world.last();

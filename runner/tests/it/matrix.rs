@@ -196,6 +196,26 @@ fn who_says_contained_without_having_been_attacked_is_never_believed() {
 }
 
 #[test]
+fn a_runtime_that_is_named_twice_is_a_usage_error_and_nothing_is_measured() {
+    let world = World::new();
+    let other = world.file(
+        "other.json",
+        &std::fs::read_to_string(fake("no-op")).unwrap(),
+    );
+    let twice = format!("{} --runtime {}", fake("no-op").display(), other.display());
+    for (named, id) in [
+        ("embedded --runtime embedded", "embedded"),
+        (&twice, "no-op"),
+    ] {
+        let ran = world
+            .run(&format!("matrix --allow-native --runtime {named}"))
+            .ended(2);
+        assert!(ran.says(&format!("{id} is named twice")), "{}", ran.err);
+        assert!(!world.ledger().exists());
+    }
+}
+
+#[test]
 fn a_matrix_for_people_says_what_is_not_contained_and_why() {
     let world = ready!();
     let suite = some_rows(&world, &["network", "processes"]);

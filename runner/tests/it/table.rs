@@ -3,13 +3,15 @@
 
 mod callers;
 mod dropped;
+mod expected;
 mod fakes;
 mod odd_hosts;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::world::{Ran, World, no_groups};
+use self::expected::Host;
+use crate::world::{Ran, World};
 
 /// What a check came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +30,7 @@ const SILENCE: Came = Came::Inconclusive("no-output");
 const TWIN_FAILED: Came = Came::Inconclusive("twin-failed");
 const UNAVAILABLE: Came = Came::Inconclusive("oracle-unavailable");
 const MISSING: Came = Came::Inconclusive("instrument-missing");
+const NOT_CALIBRATED: Came = Came::Inconclusive("not-calibrated");
 const PATH_PRESENT: Came = Came::Inconclusive("path-present");
 const FORBIDDEN: Came = Came::NotApplicable("host-forbids");
 
@@ -55,7 +58,7 @@ impl Cell {
 /// A matrix as a document.
 struct Table {
     cells: BTreeMap<String, Cell>,
-    facts: Facts,
+    host: Host,
 }
 
 impl Table {
@@ -76,7 +79,7 @@ impl Table {
         assert_eq!(cells.len(), all.as_array().unwrap().len(), "one runtime");
         Self {
             cells,
-            facts: Facts::of(&document["host"]),
+            host: Host(document["host"].clone()),
         }
     }
 
@@ -118,137 +121,47 @@ const fn told(came: Came, declared: bool) -> (&'static str, &'static str) {
     }
 }
 
-/// What a host is, as far as cells depend on it.
-#[derive(Debug)]
-struct Facts {
-    uid: u64,
-    sysctls: BTreeMap<String, String>,
-    architecture: String,
-    is_container: bool,
-    /// Where the sandbox itself is measured: whether this caller can have control groups.
-    has_groups: bool,
-}
-
-impl Facts {
-    fn of(host: &serde_json::Value) -> Self {
-        Self {
-            uid: host["uid"].as_u64().unwrap(),
-            sysctls: serde_json::from_value(host["sysctls"].clone()).unwrap(),
-            architecture: host["architecture"].as_str().unwrap().to_owned(),
-            is_container: host["container"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .any(|sign| sign == "user-namespace"),
-            has_groups: false,
-        }
-    }
-
-    fn sysctl(&self, name: &str) -> &str {
-        self.sysctls.get(name).map_or("", String::as_str)
-    }
-
-    /// Who may do here what root may.
-    fn no_root(&self) -> bool {
-        self.uid != 0 || self.is_container
-    }
-
-    fn no_ipv6(&self) -> bool {
-        self.sysctl("net.ipv6.conf.all.disable_ipv6") != "0"
-    }
-
-    /// Root may all the same (`CAP_SYS_ADMIN`).
-    fn no_tiocsti(&self) -> bool {
-        self.sysctl("dev.tty.legacy_tiocsti") == "0" && self.no_root()
-    }
-
-    /// Root may all the same (`CAP_SYS_PTRACE`).
-    fn yama(&self) -> bool {
-        !["", "0"].contains(&self.sysctl("kernel.yama.ptrace_scope")) && self.no_root()
-    }
-
-    fn no_namespaces(&self) -> bool {
-        self.sysctl("user.max_user_namespaces") == "0"
-            || self.sysctl("kernel.unprivileged_userns_clone") == "0" && self.no_root()
-            || self.sysctl("kernel.apparmor_restrict_unprivileged_userns") == "1" && self.no_root()
-    }
-
-    fn no_x86(&self) -> bool {
-        self.architecture != "x86_64"
-    }
-
-    fn no_groups(&self) -> bool {
-        !self.has_groups
-    }
-
-    /// No address at which anybody but this host could be.
-    fn no_address(&self) -> bool {
-        let own = runner::measure::listen::own_addresses().unwrap();
-        own.iter().all(std::net::IpAddr::is_loopback)
-    }
-}
-
-/// Checks of one control that come to the same.
-struct Row {
-    control: &'static str,
-    checks: &'static str,
-    came: Came,
-    unless: fn(&Facts) -> bool,
-    instead: Came,
-}
-
-const fn row(control: &'static str, checks: &'static str, came: Came) -> Row {
-    Row {
-        control,
-        checks,
-        came,
-        unless: |_| false,
-        instead: came,
-    }
-}
-
-impl Row {
-    /// Where the fact holds they come to something else.
-    const fn unless(mut self, holds: fn(&Facts) -> bool, came: Came) -> Self {
-        self.unless = holds;
-        self.instead = came;
-        self
-    }
-}
-
-/// Compares every cell with a table: each check stands in it once, and no other.
+/// Compares every cell with the table of what is expected, of checks that are not left out. `declares` says of a template what
+/// it declares.
 #[track_caller]
-fn compare(what: &str, table: &Table, declares: &dyn Fn(&str) -> bool, rows: &[Row]) {
-    let mut expected = BTreeMap::new();
-    for row in rows {
-        let came = if (row.unless)(&table.facts) {
-            row.instead
-        } else {
-            row.came
-        };
-        for check in row.checks.split(' ') {
-            let id = format!("{}/{check}", row.control);
-            let declared = declares(row.control);
-            let (verdict, reason) = told(came, declared);
-            let before = expected.insert(id.clone(), (declared, verdict, reason));
-            assert!(before.is_none(), "{what}: {id} stands twice");
-        }
-    }
+fn compare(runtime: &str, table: &Table, declares: Option<&dyn Fn(&str) -> bool>, left_out: &str) {
+    let mut expected = expected::cells(runtime, &table.host, declares);
     let mut wrong = Vec::new();
     for (id, cell) in &table.cells {
-        let expected = expected.remove(id);
-        if expected != Some(cell.facts()) {
-            let (found, detail) = (cell.facts(), &cell.detail);
+        let Some(expected) = expected.remove(id) else {
+            wrong.push(format!("{id} stands in no row"));
+            continue;
+        };
+        if expected::is_of(left_out, id) {
+            continue;
+        }
+        let (verdict, reason) = told(expected.came, expected.is_declared);
+        let wanted = (expected.is_declared, verdict, reason);
+        let (found, detail) = (cell.facts(), &cell.detail);
+        if found != wanted {
+            let because = expected.because.iter().map(expected::Because::name);
+            let because: Vec<_> = because.collect();
             wrong.push(format!(
-                "{id}\n  expected {expected:?}\n  found    {found:?}: {detail}"
+                "{id}\n  expected {wanted:?} because of {because:?}\n  found    {found:?}: {detail}"
             ));
+        } else if expected.came == FORBIDDEN {
+            // The cell itself names one of these fields: `uid = 1000`.
+            let mut fields = expected.because.iter().filter_map(expected::Because::field);
+            let is_named = fields.any(|field| {
+                let name = field.rsplit(' ').next();
+                name.is_some_and(|name| detail.starts_with(name))
+            });
+            let is_inner = detail == "uid = 0, in a user namespace";
+            if !is_named && !is_inner {
+                wrong.push(format!("{id} does not say why: {detail}"));
+            }
         }
     }
-    let facts = &table.facts;
-    assert!(wrong.is_empty(), "{what}:\n{}\n{facts:?}", wrong.join("\n"));
+    let host = &table.host.0;
+    assert!(wrong.is_empty(), "{runtime}:\n{}\n{host}", wrong.join("\n"));
     assert!(
         expected.is_empty(),
-        "{what}: not measured: {:?}",
+        "{runtime}: not measured: {:?}",
         expected.keys()
     );
 }
@@ -317,7 +230,6 @@ fn whole(
     };
     let mut table = part(false);
     table.cells.extend(part(true).cells);
-    table.facts.has_groups = no_groups(world).is_none();
     table
 }
 

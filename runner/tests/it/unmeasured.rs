@@ -7,25 +7,7 @@ use std::process::Stdio;
 
 use crate::fakes::fake;
 use crate::matrix::some_rows;
-use crate::world::{Ran, World, program, ready, skip};
-
-/// A line of arguments, run by a shell that did something to itself before.
-fn in_bash(world: &World, bash: &Path, before: &str, line: &str) -> Ran {
-    let runner = world.command(line.split_whitespace());
-    let mut command = std::process::Command::new(bash);
-    command
-        .args(["-c", &format!("{before}; exec \"$0\" \"$@\"")])
-        .arg(runner.get_program())
-        .args(runner.get_args())
-        .env_clear()
-        .stdout(Stdio::null());
-    let variables = runner.get_envs();
-    command.envs(variables.filter_map(|(name, value)| Some((name, value?))));
-    if let Some(folder) = runner.get_current_dir() {
-        command.current_dir(folder);
-    }
-    Ran::of(command.output().unwrap())
-}
+use crate::world::{Ran, World, in_bash, program, ready, skip};
 
 /// A message without the breaks of its lines.
 fn unwrapped(message: &str) -> String {
@@ -197,8 +179,7 @@ fn a_probe_program_that_was_not_written_leaves_nothing() {
     };
     // No file may be longer than this.
     std::fs::remove_file(folder.join("probe")).unwrap();
-    let before = "trap '' XFSZ; ulimit -f 64";
-    let ran = in_bash(&world, &bash, before, &line).ended(125);
+    let ran = in_bash(&world, &bash, "ulimit -f 64", &line).ended(125);
     let said = unwrapped(&ran.err).replace("/ ", "/");
     let named = format!("cannot write {}/probe.", folder.display());
     assert!(said.contains(&named), "{said}");

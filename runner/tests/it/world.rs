@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -78,6 +79,28 @@ macro_rules! ready {
     }};
 }
 pub(crate) use ready;
+
+/// The runtimes that isolate something and are installed here, with what has `exec` take them; says of a test which are not.
+pub(crate) fn runtimes(test: &str) -> Vec<(&'static str, &'static str)> {
+    let mut all = vec![("embedded", "--runtime embedded")];
+    for (name, flags) in [
+        ("bwrap", "--runtime bwrap"),
+        ("unshare", "--runtime unshare --best-effort"),
+    ] {
+        match program(name) {
+            Some(_) => all.push((name, flags)),
+            None => skip(test, format!("no {name}")),
+        }
+    }
+    all
+}
+
+/// Those of them that build a whole sandbox.
+pub(crate) fn sandboxes(test: &str) -> Vec<(&'static str, &'static str)> {
+    let mut all = runtimes(test);
+    all.retain(|(name, _)| *name != "unshare");
+    all
+}
 
 /// Why this host builds no sandbox, as `runner doctor` found by trying.
 pub(crate) fn no_sandbox() -> Option<&'static str> {
@@ -179,7 +202,7 @@ impl World {
     }
 
     /// Runs everything from now on in a mount namespace in which `script` has mounted things; says why not when
-    /// this host makes none. `$1` is this world's folder.
+    /// this host makes none. `$1` is this world's folder. The caller stays who it is: root mounts, and becomes an ordinary user then.
     pub(crate) fn mounted(&mut self, script: &str) -> Result<(), String> {
         let unshare = program("unshare").ok_or("no unshare (util-linux)")?;
         let mut before: Vec<OsString> = vec![unshare.into()];
@@ -197,7 +220,7 @@ impl World {
         if !tried.status.success() {
             return Err(String::from_utf8_lossy(&tried.stderr).trim().to_owned());
         }
-        self.before = before;
+        self.before.splice(0..0, before);
         Ok(())
     }
 
@@ -205,6 +228,11 @@ impl World {
     pub(crate) fn install_runner(&mut self) {
         let copy = self.path("runner");
         std::fs::copy(&self.runner, &copy).unwrap();
+        // A child that another test forks meanwhile has the file open for writing until it executes its own program.
+        until("the copy can be executed", || {
+            let tried = Command::new(&copy).arg("--version").output();
+            !tried.is_err_and(|error| error.kind() == ErrorKind::ExecutableFileBusy)
+        });
         self.runner = copy;
     }
 
@@ -399,6 +427,24 @@ pub(crate) struct Ran {
     pub(crate) out: String,
     pub(crate) bytes: Vec<u8>,
     pub(crate) err: String,
+}
+
+/// A line of arguments, run by a shell that did something to itself before.
+pub(crate) fn in_bash(world: &World, bash: &Path, before: &str, line: &str) -> Ran {
+    let runner = world.command(line.split_whitespace());
+    let mut command = Command::new(bash);
+    command
+        .args(["-c", &format!("{before}; exec \"$0\" \"$@\"")])
+        .arg(runner.get_program())
+        .args(runner.get_args())
+        .env_clear()
+        .stdout(Stdio::null());
+    let variables = runner.get_envs();
+    command.envs(variables.filter_map(|(name, value)| Some((name, value?))));
+    if let Some(folder) = runner.get_current_dir() {
+        command.current_dir(folder);
+    }
+    Ran::of(command.output().unwrap())
 }
 
 /// An error as it was meant, whatever the width of the page made of it.

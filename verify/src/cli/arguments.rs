@@ -103,7 +103,7 @@ pub(super) enum Command {
     /// A document runner/matrix/v1 for each, a line each, with --format json. Exit codes as of `verify PATH`; 13
     /// without a matrix.
     Matrix {
-        /// Ledger folders or .jsonl files
+        /// Ledger folders, .jsonl files or bundles
         #[arg(required = true, value_name = "PATH")]
         ledgers: Vec<PathBuf>,
     },
@@ -113,9 +113,9 @@ pub(super) enum Command {
     /// is only here. Exit codes: 0 nothing regressed; 12 something did; 10 or 11 where a ledger is invalid or
     /// unproven; 13 without a matrix.
     Diff {
-        /// The earlier ledger
+        /// The earlier ledger, or a bundle of it
         a: PathBuf,
-        /// The later ledger
+        /// The later ledger, or a bundle of it
         b: PathBuf,
     },
     #[command(hide = true, disable_help_flag = true)]

@@ -207,7 +207,7 @@ impl Runs {
             );
             findings.push(
                 counted(Code::KeyReachable, message, seen)
-                    .help("rotate the key after such runs, or keep it in an agent"),
+                    .help("expected of a measurement's bare runs; after others, begin a ledger with a key of its own if the workload is not trusted"),
             );
         }
         Ok(())

@@ -484,3 +484,21 @@ fn hostile_names_reach_no_terminal() {
         assert!(!unclean(&stdout) && !unclean(&stderr), "{stderr:?}");
     }
 }
+
+#[test]
+fn under_a_limit_on_the_size_of_files_a_report_is_an_error_that_is_told() {
+    let at = tempfile::tempdir().unwrap();
+    let file = at.path().join("report.json");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -f 0 && exec \"$0\" \"$@\""]);
+    command
+        .arg(verify().get_program())
+        .arg(valid())
+        .args(["--output", &format!("json={}", file.display())]);
+    let (code, _, stderr) = run(&mut command);
+    assert_eq!(code, 1, "{stderr}");
+    assert!(
+        stderr.contains("report.json") && stderr.contains("File too large"),
+        "{stderr}"
+    );
+}

@@ -79,7 +79,7 @@ const fn of_reason(reason: CellReason) -> (&'static str, &'static str) {
         ),
         CellReason::NotCalibrated => (
             "no other arm shows that the attack can succeed here",
-            "measure without --no-baseline, and see why the other arms failed",
+            "see how the other arms ended, and measure again when the machine is less busy",
         ),
         CellReason::TwinFailed => (
             "an allowed operation of the same kind failed as well",

@@ -320,6 +320,21 @@ impl Policy {
         serde_json::to_string_pretty(self)
     }
 
+    /// Controls that it sets a limit or system calls for and asks for in neither list: they are wanted all the same, so that a
+    /// setting that is not in force is said.
+    #[must_use]
+    pub fn set_unasked(&self) -> Vec<Control> {
+        let syscalls = &self.syscalls;
+        let filters = !(syscalls.allow.is_empty() && syscalls.denied().is_empty());
+        let is_set = |control: Control| match control {
+            Control::Syscalls => filters,
+            control => matches!(self.limit_of(control), Some((_, Some(_)))),
+        };
+        let all = Control::ALL.iter().copied();
+        all.filter(|control| is_set(*control) && !self.enforcement.asks_for(*control))
+            .collect()
+    }
+
     /// The setting that `control` takes its limit from, and the limit; `None` where it needs none.
     #[must_use]
     pub const fn limit_of(&self, control: Control) -> Option<(&'static str, Option<U53>)> {

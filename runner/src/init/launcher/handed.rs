@@ -10,13 +10,16 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 use nix::sys::resource::{Resource, setrlimit};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Pid;
 
 use super::{gate, stage};
 use crate::init::wire::{LauncherReport, LauncherSpec, Spec, Word};
-use crate::init::{FAILED, OwnTerminal, workload};
+use crate::init::{FAILED, OwnTerminal};
 use crate::sys::{descriptor, identity, process, terminal};
+
+/// What a terminal's keys send to its foreground process group (termios(3): VINTR, VQUIT, VSUSP).
+pub(super) const KEYS: [Signal; 3] = [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTSTP];
 
 /// What the program is handed by descriptor.
 pub(super) struct Handed {
@@ -153,12 +156,13 @@ impl Handed {
     /// What holds for the program and all that it starts.
     fn enter(&self, spec: &Spec, own_terminal: Option<&OwnTerminal>) -> io::Result<()> {
         process::default_signals();
+        // With a terminal the program stands in its foreground group beside the workload, whose keys those are: the gate lets
+        // them act again for the workload alone.
+        let mut keys = SigSet::empty();
+        KEYS.iter().for_each(|signal| keys.add(*signal));
+        keys.thread_set_mask()?;
         // Whatever ends this process: nothing of the sandbox outlives it.
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
-        // Raising one's own score takes a dumpable process; nothing hostile runs yet. No control rests on it.
-        let _ = identity::set_dumpable(true)
-            .and_then(|()| std::fs::write("/proc/self/oom_score_adj", workload::OOM_SCORE))
-            .and_then(|()| identity::set_dumpable(false));
         match own_terminal {
             // A session that the program began would have no terminal.
             Some(own) => {

@@ -10,7 +10,7 @@ use crate::runtime::embedded::{ablation, answers};
 use crate::runtime::program::Installed;
 
 /// What the gate calls between the filter and the workload's program, beside what pid 1's child does.
-const GATE_CALLS: [&str; 1] = ["fcntl"];
+const GATE_CALLS: [&str; 2] = ["fcntl", "rt_sigprocmask"];
 /// A limit on a file system in memory.
 pub(super) const SIZE: &str = "--size";
 /// More than one filter.
@@ -66,7 +66,10 @@ pub(super) fn answer(program: &Installed, control: Control, policy: &Policy, job
         Control::Syscalls if GATE_CALLS.iter().any(|call| !is_open(policy, call)) => {
             Answer::Cannot(Why {
                 reason: Reason::LAUNCH_CALLS_DENIED,
-                detail: Some("and fcntl, for this runtime".to_owned()),
+                detail: Some(format!(
+                    "and {}, for this runtime",
+                    GATE_CALLS.join(" and ")
+                )),
             })
         }
         Control::Ipc if !ablation::has_own_network(policy, job) => {

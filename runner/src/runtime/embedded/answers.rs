@@ -71,7 +71,9 @@ pub(in crate::runtime) fn answer(control: Control, policy: &Policy, job: &Job) -
             })
         }
         Control::Process => intends("pid-namespace, fresh /proc"),
-        Control::Environment => intends("execve with the policy's variables alone"),
+        Control::Environment => {
+            intends("execve with the policy's and the runner's variables alone")
+        }
         // Host root needs no capability to have one.
         Control::Privilege if job.as_root || ablation::is_host_root(job) => {
             cannot(Reason::RUNS_AS_ROOT)

@@ -1,5 +1,8 @@
 //! From what became of each mechanism to what is declared.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use ledger::facts::control::Control;
 use ledger::facts::policy::Nesting;
 
@@ -67,10 +70,16 @@ pub(in crate::runtime) fn expected(
         .protect
         .iter()
         .flat_map(|folder| folder.paths.iter().map(|path| folder.folder.join(path)));
-    let pinned = spec
-        .protect
-        .iter()
-        .flat_map(|folder| folder.pinned.iter().map(|path| folder.folder.join(path)));
+    // Whoever could move a folder on the way would have its place.
+    let pinned = spec.protect.iter().flat_map(|folder| {
+        let own = folder.pinned.iter().map(Path::new);
+        let on_the_way = folder.paths.iter().flat_map(|path| {
+            let above = Path::new(path).ancestors().skip(1);
+            above.filter(|path| !path.as_os_str().is_empty())
+        });
+        let all: BTreeSet<&Path> = own.chain(on_the_way).collect();
+        all.into_iter().map(|path| folder.folder.join(path))
+    });
     Expected {
         namespaces,
         ids: Some((ids.host_uid(), ids.host_gid())),

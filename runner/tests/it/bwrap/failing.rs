@@ -9,7 +9,7 @@ use super::with_bwrap;
 use crate::world::{World, program, skip, until};
 
 /// A world whose PATH has a folder of its own first, and only this one with `alone`.
-fn first_in_path(world: World, alone: bool) -> (World, PathBuf) {
+pub(super) fn first_in_path(world: World, alone: bool) -> (World, PathBuf) {
     let bin = world.folder("bin");
     let path = if alone {
         bin.display().to_string()
@@ -29,6 +29,14 @@ fn fake(bin: &std::path::Path, otherwise: &str) {
     let path = bin.join("bwrap");
     std::fs::write(&path, text).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A world in which bubblewrap ends with these words where it is told `option`.
+pub(super) fn refuses(world: World, option: &str, words: &str) -> World {
+    let (world, bin) = first_in_path(world, false);
+    let otherwise = format!("case \" $* \" in *' {option} '*) echo '{words}' >&2; exit 1;; esac");
+    fake(&bin, &otherwise);
+    world
 }
 
 #[test]
@@ -155,12 +163,8 @@ fn what_bubblewrap_says_reaches_the_user_and_the_record() {
 #[test]
 fn a_network_that_cannot_be_set_up_costs_the_network_alone() {
     let world = with_bwrap!();
-    let (world, bin) = first_in_path(world, false);
     let words = "loopback: Failed RTM_NEWADDR: Operation not permitted";
-    fake(
-        &bin,
-        &format!("case \" $* \" in *' --unshare-net '*) echo 'bwrap: {words}' >&2; exit 1;; esac"),
-    );
+    let world = refuses(world, "--unshare-net", &format!("bwrap: {words}"));
     let ran = world.exec("--runtime bwrap", &["true"]).ended(126);
     assert!(ran.err.contains(words), "{}", ran.err);
     let reason = format!("launcher-failed (bwrap: {words})");

@@ -7,7 +7,7 @@ use ledger::finding::Code;
 
 use super::snapshot;
 use crate::evidence::{evidence, walked};
-use crate::world::{Ran, World, flat, is_root, program, ready, skip};
+use crate::world::{Ran, World, flat, in_bash, is_root, program, ready, skip};
 
 /// Facts of the host may change under a test, and then a record says so.
 fn without_hosts(kinds: &[&'static str]) -> Vec<&'static str> {
@@ -276,4 +276,29 @@ mount -o remount,rw "$1/state"
             .len(),
         2
     );
+}
+
+#[test]
+fn under_a_limit_on_the_size_of_files_it_says_what_it_cannot_write() {
+    let world = ready!();
+    world.exec("-q", &["true"]).ended(0);
+    let Some(bash) = program("bash") else {
+        return skip("under_a_limit_on_the_size_of_files", "no bash");
+    };
+    let limited = |line: &str| in_bash(&world, &bash, "ulimit -f 1", line);
+    // One KiB: no record has room any more, and no bundle of them.
+    limited("exec -q -- true").failed(&["File too large"]);
+    limited("note hello").failed(&["File too large"]);
+    let bundle = world.path("all.bundle");
+    limited(&format!("bundle --all -o {}", bundle.display())).failed(&["File too large"]);
+    let names = std::fs::read_dir(bundle.parent().unwrap()).unwrap();
+    let left: Vec<_> = names
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains("bundle"))
+        .collect();
+    assert_eq!(left, [] as [String; 0]);
+    world.exec("-q", &["true"]).ended(0);
+    let kinds = world.evidence().kinds();
+    let runs = kinds.iter().filter(|kind| **kind == "execution");
+    assert_eq!(runs.count(), 2, "{kinds:?}");
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use ledger::facts::control::Control;
 
+use super::expected::{NO_ADDRESS, NO_IPV6, NO_TIOCSTI, is_no_root};
 use super::{Table, whole};
 use crate::world::{Ran, World, is_root, ready};
 
@@ -111,12 +112,12 @@ fn walk(world: &World, by_root: bool, controls: &[Control]) {
 
 /// What the host itself does not have cannot be had by leaving a control out.
 fn is_possible(check: &str, before: &Table) -> bool {
-    let facts = &before.facts;
+    let host = &before.host;
     match check {
-        "network/tcp6" | "network/udp6" => !facts.no_ipv6(),
-        "network/path" => !facts.no_address(),
-        "user/host" => !facts.no_root(),
-        "terminal/inject" => facts.sysctl("dev.tty.legacy_tiocsti") != "0",
+        "network/tcp6" | "network/udp6" => !NO_IPV6.holds(host),
+        "network/path" => !NO_ADDRESS.holds(host),
+        "user/host" => !is_no_root(host),
+        "terminal/inject" => !NO_TIOCSTI.holds(host),
         _ => true,
     }
 }

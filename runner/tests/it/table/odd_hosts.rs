@@ -245,7 +245,7 @@ fn a_host_that_is_itself_a_container_has_no_root() {
     }
     let rows = ["filesystem", "privilege", "devices", "user"];
     let table = some(&world, &fake(&world, "no-op"), &rows);
-    assert_eq!(table.facts.uid, 0);
+    assert_eq!(table.host.field("host uid"), "0");
     table.is("filesystem/read", Escaped);
     table.is("privilege/capabilities", FORBIDDEN);
     let detail = &table.cell("privilege/capabilities").detail;

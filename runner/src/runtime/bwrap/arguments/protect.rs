@@ -15,6 +15,7 @@ use super::{Folders, Line, place, text};
 use crate::init::wire::Spec;
 use crate::mechanism::Failure;
 use crate::mechanism::root::What;
+use crate::sys::fault;
 
 /// What is to be found inside.
 #[derive(Debug)]
@@ -41,8 +42,13 @@ pub(super) fn protect(
         let pinned = folder.pinned.iter().map(|path| (path, false));
         for (path, protected) in pinned.chain(folder.paths.iter().map(|path| (path, true))) {
             let path = (folder.folder.as_path(), Path::new(path), protected);
-            match each(line, folders, path, &mut bound) {
-                Ok(one) => all.extend(one),
+            let mut one = None;
+            let asked = fault::guard("protect", || {
+                one = each(line, folders, path, &mut bound)?;
+                Ok(())
+            });
+            match asked {
+                Ok(()) => all.extend(one),
                 Err(error) => {
                     let at = folder.folder.join(path.1);
                     done = Err(Failure::call(format!("protect {}", at.display()), &error));
