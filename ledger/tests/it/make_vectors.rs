@@ -310,7 +310,7 @@ fn all() -> Vec<(&'static str, Files)> {
     without_start.record(Body::Execution(Box::new(execution(1, 0, reduced))));
     let mut denied = Maker::new();
     opened().into_iter().for_each(|open| denied.open(open));
-    denied.record(Body::Start(Box::new(self::start())));
+    denied.record(Body::Start(Box::new(start())));
     denied.open(end_opening());
     denied.record(Body::Execution(Box::new(with_violations(2, 0, reduced))));
     vec![

@@ -80,7 +80,7 @@ fn under_bwrap(mechanism: &str, kind: &str) -> Rests {
         | ("namespace-pid" | "namespace-mount" | "pivot-root" | "read-only" | "proc", _)
         | ("proc-mask" | "bounding-set" | "no-new-privs" | "userns-limit", _)
         | ("new-session" | "base-filter" | "seccomp", _) => Nothing("bubblewrap makes this call"),
-        ("landlock", _) => Nothing("bubblewrap knows nothing of it"),
+        ("landlock" | "listener", _) => Nothing("bubblewrap knows nothing of it"),
         ("set-ids" | "capabilities", _) if is_root() => Everything,
         ("set-ids" | "set-groups" | "capabilities" | "idmap" | "mount-setattr", _)
             if !is_root() =>

@@ -169,10 +169,12 @@ fn killed_while_denied() -> io::Result<()> {
         match unsafe { libc::fork() } {
             -1 => return Err(io::Error::last_os_error()),
             0 => {
+                // SAFETY: integers, and the call is denied.
+                let denied = || unsafe { libc::syscall(ptrace, 0, 0, 0, 0, 0, 0) };
+                denied();
                 let _ = nix::unistd::write(&write, &[1]);
                 loop {
-                    // SAFETY: integers, and the call is denied.
-                    unsafe { libc::syscall(ptrace, 0, 0, 0, 0, 0, 0) };
+                    denied();
                 }
             }
             child => {

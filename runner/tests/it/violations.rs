@@ -176,7 +176,8 @@ fn who_is_killed_in_the_middle_of_a_denied_call_stalls_nobody() {
     if heard("who_is_killed_in_the_middle", &run) {
         let list = listed(&world, &run.execution);
         assert_eq!(counts(&list)["getcpu"], 1, "{list:?}");
-        assert!(counts(&list)["ptrace"] > 0, "{list:?}");
+        // One of each child's at least, which it was told about.
+        assert!(counts(&list)["ptrace"] >= 100, "{list:?}");
     }
 }
 
