@@ -113,7 +113,7 @@ impl Body {
     fn disorder(&self) -> Option<&'static str> {
         match self {
             Self::Start(start) => start.controls.disorder(),
-            Self::Execution(execution) => execution.result.disorder(),
+            Self::Execution(execution) => execution.disorder(),
             Self::Probe(probe) => probe.disorder(),
             Self::Matrix(matrix) => matrix.disorder(),
             Self::Recovery(recovery) => (!recovery.is_well_formed())

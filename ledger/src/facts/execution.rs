@@ -1,8 +1,10 @@
 //! What was started under which controls (`start`), and what came of it (`execution`).
 
 mod output;
+mod violation;
 
 pub use output::Output;
+pub use violation::{InOrder, UNNAMED, Violation, Word};
 
 use std::fmt;
 use std::str::FromStr;
@@ -152,6 +154,24 @@ pub struct Execution {
     pub unmeasured: Option<Vec<Unmeasured>>,
     /// Recomputed from the rest by every reader and only compared.
     pub verdict: Verdict,
+    /// System calls that the policy's filter denied, by name; absent where nobody listened. No verdict rests on them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub violations: Option<List<Violation>>,
+}
+
+impl Execution {
+    /// What in it contradicts itself; `None` when it is in order. What a list says that stands in a blob is not looked at.
+    #[must_use]
+    pub fn disorder(&self) -> Option<&'static str> {
+        let listed = match &self.violations {
+            Some(List::Inline(list)) => {
+                let mut order = InOrder::default();
+                list.iter().find_map(|violation| order.take(violation))
+            }
+            Some(List::Blob(_)) | None => None,
+        };
+        self.result.disorder().or(listed)
+    }
 }
 
 /// How a run ended.

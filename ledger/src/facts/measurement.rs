@@ -49,7 +49,7 @@ impl ProbeRun {
         {
             return Some("nothing of a probe is sealed");
         }
-        result.disorder()
+        self.execution.disorder()
     }
 }
 

@@ -442,6 +442,7 @@ fn interrupted(start: U53) -> Execution {
         start,
         unmeasured: None,
         verdict: Verdict::Interrupted,
+        violations: None,
     }
 }
 

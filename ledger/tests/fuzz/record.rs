@@ -80,6 +80,11 @@ pub(crate) const WORDS: &[&str] = &[
     "cleanup",
     "unmeasured",
     "verdict",
+    "violations",
+    "arguments",
+    "call",
+    "firstUs",
+    "number",
     "possession",
     "reason",
     "routine",
@@ -97,8 +102,9 @@ pub(crate) const WORDS: &[&str] = &[
 ];
 
 /// Vectors whose every line is a record or an opening in good order; together they have all kinds.
-const GOOD: [&str; 5] = [
+const GOOD: [&str; 6] = [
     "opening_valid",
+    "violations_valid",
     "key_rotated",
     "standby_recovery",
     "recovery_of_torn_line",

@@ -13,7 +13,7 @@ use ledger::bytes::time::{Clock, Stamp, Timestamp};
 use ledger::facts::control::{Control, Controls, Declared, Unsupported};
 use ledger::facts::execution::{
     Execution, Outcome, Output, PolicyRef, Program, RunId, RunResult, RuntimeUsed, Start, Verdict,
-    Workload,
+    Violation, Word, Workload,
 };
 use ledger::facts::host::{CgroupFacts, CgroupLayout, HostFacts, RunnerFacts};
 use ledger::facts::list::{List, Sealable};
@@ -248,6 +248,27 @@ fn execution(start: u32, exit_code: u8, verdict: Verdict) -> Execution {
         start: U53::from(start),
         unmeasured: None,
         verdict,
+        violations: None,
+    }
+}
+
+/// The same of a run in which calls were denied.
+fn with_violations(start: u32, exit_code: u8, verdict: Verdict) -> Execution {
+    let violation = |call: &str, arguments: &[u64], count, number: Option<u32>| Violation {
+        arguments: arguments.iter().map(|word| Word(*word)).collect(),
+        call: call.to_owned(),
+        count: U53::from(count),
+        first_us: U53::from(1_042),
+        number: number.map(U53::from),
+    };
+    let list = vec![
+        violation("keyctl", &[0, 4_294_967_293, 0, 0, 0], 1, None),
+        violation("ptrace", &[16, u64::MAX, 0, 0], 3, None),
+        violation("unnamed", &[], 2, Some(9_999)),
+    ];
+    Execution {
+        violations: Some(List::Inline(list)),
+        ..execution(start, exit_code, verdict)
     }
 }
 
@@ -287,6 +308,11 @@ fn all() -> Vec<(&'static str, Files)> {
     let mut without_start = Maker::new();
     without_start.open(end_opening());
     without_start.record(Body::Execution(Box::new(execution(1, 0, reduced))));
+    let mut denied = Maker::new();
+    opened().into_iter().for_each(|open| denied.open(open));
+    denied.record(Body::Start(Box::new(start())));
+    denied.open(end_opening());
+    denied.record(Body::Execution(Box::new(with_violations(2, 0, reduced))));
     vec![
         (
             "opening_valid",
@@ -325,6 +351,7 @@ fn all() -> Vec<(&'static str, Files)> {
             run(opened(), Some(end_opening()), 1, Verdict::AsRequested)
                 .files(10, &["verdict-mismatch"]),
         ),
+        ("violations_valid", denied.files(0, &[])),
     ]
 }
 

@@ -1,5 +1,6 @@
 //! `--events`: JSON lines about a run, for programs that must not mistake a workload's status for the runner's.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd as _;
 
@@ -60,6 +61,10 @@ impl Events {
             Event::Remark(text) => serde_json::json!({ "event": "remark", "text": text }),
             Event::Cut(stream) => {
                 serde_json::json!({ "event": "output-cut", "stream": stream.as_str() })
+            }
+            Event::Denied(list) => {
+                let calls: BTreeMap<_, _> = list.iter().map(|it| (&it.call, it.count)).collect();
+                serde_json::json!({ "event": "denied-calls", "calls": calls })
             }
             // The end is written once the exit status is decided.
             Event::Recorded { .. } | Event::Ended { .. } => return,

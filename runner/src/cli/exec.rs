@@ -12,7 +12,7 @@ use crate::run::{Event, Ledger, Observer, Request, Stdin, execute};
 
 mod told;
 
-use told::tell;
+use told::{denied_calls, tell};
 
 pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
     match prepare_and_run(global, &args) {
@@ -117,8 +117,9 @@ impl Observer for Watcher<'_> {
             Event::Cut(stream) => report::warning_line(&format!(
                 "{stream} is past its cap; the rest is counted and hashed, not shown"
             )),
+            Event::Denied(list) if !self.quiet => report::notice_line(&denied_calls(list)),
             Event::Recorded { until } => report::wait_until(*until),
-            Event::Remark(_) | Event::Started { .. } | Event::Ended { .. } => {}
+            Event::Remark(_) | Event::Denied(_) | Event::Started { .. } | Event::Ended { .. } => {}
         }
     }
 }

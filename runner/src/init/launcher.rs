@@ -110,6 +110,7 @@ pub(super) fn serve(
         program: found.as_ref().map(|(report, _)| report.clone()),
         said: None,
         terminal: master.is_some() && !failed,
+        listening: wire::Listening::NotAsked,
     };
     let mut said = wire::send(control, &report);
     if let (Ok(()), Some(master), false) = (&said, &master, failed) {

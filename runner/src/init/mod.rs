@@ -21,7 +21,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::mechanism::{Failure, Outcomes, group, identity, protect, root};
 use crate::sys::{descriptor, fault, network, process, starter, terminal};
-use wire::{FromInit, Report, Spec, ToInit, TreeReport};
+use wire::{FromInit, Listening, Report, Spec, ToInit, TreeReport};
 
 /// Exit status of a pid 1 that could not do its work; the runner has the reason from the report.
 const FAILED: i32 = 97;
@@ -88,35 +88,54 @@ fn serve(control: &UnixStream) -> i32 {
             Ok(None)
         }
     });
-    let (prepared, fatal) = match prepared {
+    let (mut prepared, mut fatal) = match prepared {
         Ok(prepared) => (prepared, None),
         Err(failure) => (None, Some(failure)),
     };
-    let master = prepared
-        .as_ref()
-        .and_then(|prepared| prepared.terminal.as_ref());
-    let report = Report {
-        outcomes,
-        fatal,
-        program: prepared.as_ref().map(|prepared| prepared.report.clone()),
-        said: prepared.as_ref().and_then(|prepared| prepared.said.clone()),
-        terminal: master.is_some(),
-    };
-    let mut said = wire::send(control, &report);
-    if let (Ok(()), Some(master)) = (&said, master) {
-        said = wire::send_descriptor(control, master);
-    }
-    if said.is_err() {
-        end_tree(&spec);
-        return FAILED;
-    }
-    // The runner reads back from outside and appends the start record meanwhile.
-    match wire::receive::<ToInit>(control) {
-        Ok(ToInit::Go) => {}
-        _ => {
-            end_tree(&spec);
-            return 0;
+    let mut handed_over = false;
+    loop {
+        let own = prepared
+            .as_ref()
+            .and_then(|prepared| prepared.terminal.as_ref())
+            .filter(|_| !handed_over);
+        let report = Report {
+            outcomes: outcomes.clone(),
+            fatal,
+            program: prepared.as_ref().map(|prepared| prepared.report.clone()),
+            said: prepared.as_ref().and_then(|prepared| prepared.said.clone()),
+            terminal: own.is_some(),
+            listening: prepared
+                .as_ref()
+                .map_or(Listening::NotAsked, |prepared| prepared.listening.clone()),
+        };
+        let mut said = wire::send(control, &report);
+        if let (Ok(()), Some(own)) = (&said, own) {
+            said = wire::send_descriptor(control, &own.master);
+            handed_over = true;
         }
+        if said.is_err() {
+            end_tree(&spec);
+            return FAILED;
+        }
+        // The runner reads back from outside and appends the start record meanwhile.
+        match wire::receive::<ToInit>(control) {
+            Ok(ToInit::Go) => break,
+            Ok(ToInit::DenyYourself) => {}
+            _ => {
+                end_tree(&spec);
+                return 0;
+            }
+        }
+        let again = match (prepared.take(), &spec.program) {
+            (Some(prepared), Some(program)) => prepared
+                .again(&spec, program, control, &mut outcomes)
+                .map(Some),
+            _ => Ok(None),
+        };
+        (prepared, fatal) = match again {
+            Ok(prepared) => (prepared, None),
+            Err(failure) => (None, Some(failure)),
+        };
     }
     // From here on the closed socket ends the tree. The signal would also come when only the thread that forked
     // this process ends.
@@ -305,7 +324,7 @@ fn supervise(control: &UnixStream, main: i32, pass_on: &dyn Fn(Signal)) -> io::R
                         pass_on(signal);
                     }
                 }
-                Ok(ToInit::Go | ToInit::Build) => {}
+                Ok(ToInit::Go | ToInit::Build | ToInit::DenyYourself) => {}
                 Ok(ToInit::End) | Err(_) => return Ok(None),
             }
         }

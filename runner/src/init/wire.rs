@@ -5,6 +5,7 @@
 //! runner ── Spec ──► init        what to build, once
 //! runner ◄─ TreeReport ─ init    the tree stands, or why not
 //! runner ◄─ Report ── init       what took effect; a terminal's master may follow
+//! runner ── DenyYourself ──►     where it could not come to listen; then a Report again
 //! runner ── Go, Signal, End ──►
 //! runner ◄─ Started, ExecFailed or NotStarted, then Ended
 //! ```
@@ -71,6 +72,8 @@ pub struct Spec {
     pub base: Vec<Vec<Instruction>>,
     /// The policy's filter for the workload.
     pub seccomp: Option<Vec<Instruction>>,
+    /// Have what that filter denies handed over to the runner, where it can be.
+    pub reporting: bool,
     /// Landlock for the workload.
     pub landlock: Option<LandlockSpec>,
     /// A terminal of its own.
@@ -205,6 +208,24 @@ pub struct Report {
     pub said: Option<Vec<u8>>,
     /// The master of a terminal follows.
     pub terminal: bool,
+    /// Where the runner hears what the policy's filter denies.
+    pub listening: Listening,
+}
+
+/// Where the runner hears what the policy's filter denies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Listening {
+    /// Nowhere: it was not to be, or there is no such filter.
+    NotAsked,
+    /// Nowhere: the kernel would not have it so, with this error. The filter denies by itself.
+    Refused(String),
+    /// At this descriptor of the workload's process. Until the runner has it, that process must not be let go.
+    At {
+        /// The descriptor's number there.
+        number: RawFd,
+        /// Who waits for an answer waits killably.
+        killable: bool,
+    },
 }
 
 /// Lists of paths as bytes.
@@ -260,6 +281,9 @@ pub enum ProgramReport {
 pub enum ToInit {
     /// The sandbox's first process may go on and build (a launcher's alone).
     Build,
+    /// Make the workload's process once more, with a filter that denies by itself, and report again: the runner could not
+    /// get the descriptor at which it would have listened.
+    DenyYourself,
     /// The start record stands: run the workload.
     Go,
     /// Pass this signal on.

@@ -13,13 +13,15 @@ use ledger::bytes::hash::Hasher;
 use ledger::facts::execution::NotExecuted;
 use nix::fcntl::OFlag;
 use nix::sys::resource::{Resource, setrlimit};
+use serde::{Deserialize, Serialize};
 
 use super::OwnTerminal;
 use super::module;
 use super::patience::{is_alone, read_full};
-use super::wire::{ProgramReport, ProgramSpec, Spec};
-use crate::mechanism::{Failure, Outcomes, group, landlock};
-use crate::sys::{descriptor, fault, filter, identity, process, terminal};
+use super::wire::{Listening, ProgramReport, ProgramSpec, Spec};
+use crate::mechanism::{Failure, Outcomes, group, landlock, seccomp};
+use crate::sys::filter::Instruction;
+use crate::sys::{descriptor, errno_name, fault, filter, identity, process, terminal};
 
 /// How much likelier than pid 1 the workload is to be killed for lack of memory (proc_pid_oom_score_adj(5)).
 pub(super) const OOM_SCORE: &str = "500";
@@ -39,7 +41,8 @@ pub(super) struct Prepared {
     /// What a program that runs a module said.
     pub(super) said: Option<Vec<u8>>,
     pub(super) waiting: Option<Waiting>,
-    pub(super) terminal: Option<OwnedFd>,
+    pub(super) listening: Listening,
+    pub(super) terminal: Option<OwnTerminal>,
 }
 
 /// The workload's process, one step before execve.
@@ -140,6 +143,7 @@ pub(super) fn prepare(
         },
         said: None,
         waiting: None,
+        listening: Listening::NotAsked,
         terminal: None,
     };
     if let Err(error) = std::env::set_current_dir(&program.cwd) {
@@ -164,14 +168,54 @@ pub(super) fn prepare(
     let (waiting, report) = spawn(spec, program, &path, own)?;
     // Meanwhile the process puts itself under what the policy says.
     let sha256 = hash(&path, control);
-    outcomes.merge(read_report(control, &report)?);
+    let Applied {
+        outcomes: applied,
+        listening,
+    } = read_report(control, &report)?;
+    outcomes.merge(applied);
     let said = waiting.said(&path, control)?;
     Ok(Prepared {
         report: ProgramReport::Found { path, sha256 },
         said,
         waiting: Some(waiting),
-        terminal: own_terminal.map(|own| own.master),
+        listening,
+        terminal: own_terminal,
     })
+}
+
+impl Prepared {
+    /// Ends the process that waits, and makes it once more, for a filter that denies by itself.
+    pub(super) fn again(
+        self,
+        spec: &Spec,
+        program: &ProgramSpec,
+        control: &UnixStream,
+        outcomes: &mut Outcomes,
+    ) -> Result<Self, Failure> {
+        let (Some(waiting), ProgramReport::Found { path, .. }) = (&self.waiting, &self.report)
+        else {
+            return Ok(self);
+        };
+        let pid = nix::unistd::Pid::from_raw(waiting.pid);
+        // It is not reaped yet, so the number is its own.
+        let ended = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL)
+            .and_then(|()| nix::sys::wait::waitpid(pid, None));
+        ended.map_err(|errno| {
+            Failure::call("end the workload's first process", &io::Error::from(errno))
+        })?;
+        let spec = Spec {
+            reporting: false,
+            ..spec.clone()
+        };
+        let (waiting, report) = spawn(&spec, program, path, self.terminal.as_ref())?;
+        let applied = read_report(control, &report)?;
+        outcomes.merge(applied.outcomes);
+        Ok(Self {
+            waiting: Some(waiting),
+            listening: applied.listening,
+            ..self
+        })
+    }
 }
 
 /// Whether a path could be executed.
@@ -279,8 +323,10 @@ fn spawn(
             drop((go, status, report, module));
             let call = Call::new(program, path);
             let mut text = Vec::with_capacity(USUAL_REPORT);
-            let mut applied = Outcomes::default();
-            apply(spec, own_terminal, &mut applied);
+            let policys = spec.seccomp.as_ref().filter(|_| spec.reporting);
+            let reporting = policys.map(|program| seccomp::reporting(program));
+            let mut applied = Applied::default();
+            apply(spec, reporting.as_deref(), own_terminal, &mut applied);
             let (placed, go) = match &theirs {
                 // It waits itself.
                 Some(theirs) => (theirs.place(&go_read), None),
@@ -306,9 +352,25 @@ fn spawn(
     }
 }
 
+/// What the workload's process put itself under.
+#[derive(Debug, Serialize, Deserialize)]
+struct Applied {
+    outcomes: Outcomes,
+    listening: Listening,
+}
+
+impl Default for Applied {
+    fn default() -> Self {
+        Self {
+            outcomes: Outcomes::default(),
+            listening: Listening::NotAsked,
+        }
+    }
+}
+
 /// What the workload's process applied: its length in four bytes, then JSON. It is read to its length and not to the
 /// pipe's end, which that process may not be allowed to bring about.
-fn read_report(control: &UnixStream, report: &OwnedFd) -> Result<Outcomes, Failure> {
+fn read_report(control: &UnixStream, report: &OwnedFd) -> Result<Applied, Failure> {
     let attempt = "read what the workload's process applied";
     let read = |buffer: &mut [u8]| match read_full(control, report.as_fd(), buffer) {
         Ok(count) if count == buffer.len() => Ok(()),
@@ -360,10 +422,11 @@ impl Call {
 
 /// Reports, waits for "go" and executes the program; returns only the error. The filter stands already: what is called
 /// from here on, and by the caller after it, is write, read, execve and exit_group, and nothing else. Whoever adds a call
-/// adds it to the list of the embedded runtime's answers. Without `go` the program is executed at once.
+/// adds it to the list of the embedded runtime's answers: denied, it would fail, or wait for a listener who does not listen yet.
+/// Without `go` the program is executed at once.
 fn become_workload(
     call: &Call,
-    applied: &Outcomes,
+    applied: &Applied,
     text: &mut Vec<u8>,
     go: Option<&OwnedFd>,
     report: &OwnedFd,
@@ -395,8 +458,14 @@ fn become_workload(
     }
 }
 
-/// What holds for the workload alone, the filter last.
-fn apply(spec: &Spec, own_terminal: Option<&OwnTerminal>, outcomes: &mut Outcomes) {
+/// What holds for the workload alone, the filter last: `reporting`, where that can be had.
+fn apply(
+    spec: &Spec,
+    reporting: Option<&[Instruction]>,
+    own_terminal: Option<&OwnTerminal>,
+    applied: &mut Applied,
+) {
+    let outcomes = &mut applied.outcomes;
     process::default_signals();
     // Raising one's own score takes a dumpable process; nothing hostile runs yet.
     let score = identity::set_dumpable(true)
@@ -465,12 +534,23 @@ fn apply(spec: &Spec, own_terminal: Option<&OwnTerminal>, outcomes: &mut Outcome
             installed.map_err(|error| Failure::call("install the base filter", &error)),
         );
     }
-    if let Some(program) = &spec.seccomp {
-        let installed = filter::install("seccomp", program);
-        outcomes.note(
-            "seccomp",
-            installed.map_err(|error| Failure::call("install the filter", &error)),
-        );
+    let Some(program) = &spec.seccomp else {
+        return;
+    };
+    // Noted before: once the filter stands, a call for memory may be one that it denies. A failure takes it back.
+    outcomes.note("seccomp", Ok(()));
+    if let Some(reporting) = reporting {
+        match filter::install_reporting("seccomp", reporting) {
+            Ok((number, killable)) => {
+                applied.listening = Listening::At { number, killable };
+                return;
+            }
+            Err(error) => applied.listening = Listening::Refused(errno_name(&error)),
+        }
+    }
+    if let Err(error) = filter::install("seccomp", program) {
+        let failure = Failure::call("install the filter", &error);
+        outcomes.note("seccomp", Err(failure));
     }
 }
 

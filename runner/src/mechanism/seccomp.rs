@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ledger::facts::policy::syscalls::Syscall;
 use seccompiler::{
     SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     TargetArch,
@@ -31,6 +32,7 @@ const ARCH_OFFSET: u32 = 4; // seccomp_data.arch
 const RETURN_ERRNO: u32 = 0x0005_0000; // SECCOMP_RET_ERRNO
 const RETURN_ALLOW: u32 = 0x7fff_0000; // SECCOMP_RET_ALLOW
 const RETURN_EPERM: u32 = RETURN_ERRNO | libc::EPERM as u32;
+const RETURN_NOTIFY: u32 = libc::SECCOMP_RET_USER_NOTIF;
 const RETURN_ENOSYS: u32 = RETURN_ERRNO | libc::ENOSYS as u32;
 
 /// An architecture that filters are made for.
@@ -67,6 +69,19 @@ impl Architecture {
             Self::X86_64 => TargetArch::x86_64,
             Self::Aarch64 => TargetArch::aarch64,
         }
+    }
+
+    /// The system call of a number; `None` when the table has none.
+    #[must_use]
+    pub fn call(self, number: u32) -> Option<Syscall> {
+        let is_it = |call: &&Syscall| match self {
+            Self::X86_64 => call.x86_64 == Some(number),
+            Self::Aarch64 => call.aarch64 == Some(number),
+        };
+        ledger::facts::policy::syscalls::all()
+            .iter()
+            .find(is_it)
+            .copied()
     }
 
     /// The number of a system call; `None` when this architecture has no call of that name.
@@ -316,6 +331,21 @@ pub fn compile(
     Ok(program)
 }
 
+/// The same filter for where somebody listens: a call that it would deny by its number is handed over. What is denied by what
+/// stands before the number is looked at (another architecture, x32) has no name here and is denied as ever, and so is
+/// all that another filter denies: of several answers the kernel takes the stricter one, and to hand over is less than
+/// to deny (seccomp(2)).
+#[must_use]
+pub fn reporting(program: &[Instruction]) -> Vec<Instruction> {
+    let mut program = program.to_vec();
+    for instruction in program.iter_mut().skip(HEAD) {
+        if (instruction.code, instruction.k) == (RETURN, RETURN_EPERM) {
+            instruction.k = RETURN_NOTIFY;
+        }
+    }
+    program
+}
+
 /// Where a search by number ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaf {
@@ -409,6 +439,9 @@ const fn give(value: u32) -> Instruction {
         k: value,
     }
 }
+
+/// How many instructions a [`head`] has.
+const HEAD: usize = 6;
 
 fn head(architecture: Architecture) -> Vec<Instruction> {
     let op = |code, jt, jf, k| Instruction { code, jt, jf, k };

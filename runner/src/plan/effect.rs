@@ -6,7 +6,8 @@ use ledger::bytes::hash::Hash;
 use ledger::facts::control::{Control, Controls, Declared, Unsupported};
 use ledger::facts::execution::NotExecuted;
 
-use super::{Plan, Reason, Why};
+use super::{Plan, Reason, Why, unheard};
+use crate::sys::notify::Listener;
 
 /// What one launch did.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub struct Effect {
     pub program: Program,
     /// The workload's user id as the host sees it, read back from outside.
     pub host_uid: Option<u32>,
+    /// Hears the calls that the policy's filter denies; else why nobody does, in a word of [`unheard`].
+    pub listener: Result<Listener, String>,
     /// Things that did not go as intended and cost no control (a backup that is missing).
     pub remarks: Vec<String>,
 }
@@ -63,6 +66,7 @@ impl Effect {
             key_reachable: false,
             program,
             host_uid: None,
+            listener: Err(unheard::RUNTIME.to_owned()),
             remarks: Vec::new(),
         }
     }
@@ -76,6 +80,11 @@ impl Effect {
     pub fn lose(&mut self, control: Control, why: Why) {
         self.declared.remove(&control);
         self.lost.insert(control, why);
+    }
+
+    /// Who listens, which is said once.
+    pub fn take_listener(&mut self) -> Result<Listener, String> {
+        std::mem::replace(&mut self.listener, Err(unheard::RUNTIME.to_owned()))
     }
 
     /// Whether a control is in effect.

@@ -322,6 +322,24 @@ pub struct Launch {
     pub held: Vec<Box<dyn std::fmt::Debug>>,
 }
 
+/// Why nobody hears which calls were denied, as `unmeasured` says it of `violations`.
+pub mod unheard {
+    /// The runtime hands no calls over.
+    pub const RUNTIME: &str = "runtime-does-not-report";
+    /// No filter of the policy's is in force.
+    pub const NO_FILTER: &str = "no-filter";
+    /// A filter around this one has a listener already, and the kernel allows one.
+    pub const ANOTHER_LISTENER: &str = "another-listener";
+    /// The kernel hands no calls over.
+    pub const KERNEL: &str = "kernel-does-not-report";
+    /// The kernel would not install the filter with a listener; its error follows.
+    pub const REFUSED: &str = "listener-refused";
+    /// The runner could not get the descriptor; the error follows.
+    pub const NOT_PASSED: &str = "listener-not-passed";
+    /// Listening failed in the middle of the run; the error follows. Denied calls failed with ENOSYS from then on.
+    pub const FAILED: &str = "listener-failed";
+}
+
 /// Why a sandbox could not be built at all.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 pub enum LaunchError {

@@ -9,8 +9,10 @@ use ledger::facts::list::{BlobList, List};
 use ledger::file::store::{BlobError, BlobWriter, Store};
 use serde::Serialize;
 
-/// A list longer than this, as JSON, becomes a blob: two of them and the rest fit a line.
-const LIST_BYTES: usize = 24 << 10;
+/// A list longer than this, as JSON, becomes a blob: two of them, a short one and the rest fit a line.
+pub(super) const LIST_BYTES: usize = 24 << 10;
+/// The same of a list beside those two.
+pub(super) const SHORT_LIST_BYTES: usize = 4 << 10;
 
 /// How much is written to the blob at once.
 const CHUNK: usize = 64 << 10;
@@ -39,6 +41,8 @@ pub enum ListError {
 /// A list on its way into a record.
 pub(super) struct Listing<'a, T> {
     store: &'a mut Store,
+    /// How long it may be in the record.
+    within: usize,
     /// The items, while they are few.
     items: Vec<T>,
     /// The JCS array from `[` on, as far as it is not in the blob.
@@ -49,9 +53,10 @@ pub(super) struct Listing<'a, T> {
 }
 
 impl<'a, T: Serialize> Listing<'a, T> {
-    pub(super) fn new(store: &'a mut Store) -> Self {
+    pub(super) fn new(store: &'a mut Store, within: usize) -> Self {
         Self {
             store,
+            within,
             items: Vec::new(),
             text: b"[".to_vec(),
             blob: None,
@@ -82,7 +87,7 @@ impl<'a, T: Serialize> Listing<'a, T> {
                 self.write()?;
             }
         // With the bracket at its end.
-        } else if self.text.len() < LIST_BYTES {
+        } else if self.text.len() < self.within {
             self.items.push(item);
         } else {
             self.items = Vec::new();

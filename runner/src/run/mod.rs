@@ -19,6 +19,7 @@ mod spine;
 mod stop;
 mod streams;
 mod supervise;
+mod violations;
 
 pub use measured::{Measure, Printed, Probed};
 pub use patience::{moment_in, write_until};

@@ -18,7 +18,7 @@ use ledger::file::store::{AppendError, Appended, BlobError, BlobWriter, Durabili
 use ledger::record::{Body, Opened, Salted, SealError};
 use serde::Serialize;
 
-use super::listing::{ListError, Listing};
+use super::listing::{LIST_BYTES, ListError, Listing, SHORT_LIST_BYTES};
 use super::measured::{Measure, Printed, Probed};
 use super::output::{Blob, Stream};
 use crate::plan::{Effect, Plan, Program, Runtime};
@@ -272,9 +272,19 @@ impl Recorder<'_, '_> {
         Ok(listing.finish()?)
     }
 
+    /// The same of one that stands beside two others.
+    pub(super) fn short_list<T: Serialize>(
+        &mut self,
+        items: Vec<T>,
+    ) -> Result<List<T>, RecordError> {
+        let mut listing = Listing::new(self.store, SHORT_LIST_BYTES);
+        let _failed = items.into_iter().try_for_each(|item| listing.add(item));
+        Ok(listing.finish()?)
+    }
+
     /// A list that comes item by item.
     pub(super) fn listing<T: Serialize>(&mut self) -> Listing<'_, T> {
-        Listing::new(self.store)
+        Listing::new(self.store, LIST_BYTES)
     }
 
     fn seal<T: Serialize + Clone>(

@@ -192,6 +192,7 @@ pub(super) fn not_executed(
         result,
         start: start.sequence,
         unmeasured: None,
+        violations: None,
     };
     let (end, probed) = recorder.end(body.clone(), Streams::default(), &now()?)?;
     let program = plan

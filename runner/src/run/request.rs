@@ -7,7 +7,7 @@ use ledger::bytes::canon::{U53, WriteLineError};
 use ledger::bytes::key::PrivateKeyError;
 use ledger::bytes::time::Stamp;
 use ledger::facts::control::Controls;
-use ledger::facts::execution::{Execution, RunId};
+use ledger::facts::execution::{Execution, RunId, Violation};
 use ledger::facts::host::HostFacts;
 use ledger::facts::policy::Policy;
 use ledger::file::durable::FileError;
@@ -95,6 +95,8 @@ pub enum Event<'a> {
     },
     /// A stream passed its cap; the rest is counted and hashed, not passed on.
     Cut(Stream),
+    /// System calls that the policy's filter denied; not sent where there were none, or where nobody listened.
+    Denied(&'a [Violation]),
     /// The execution record is on the disk.
     Ended {
         /// The run.

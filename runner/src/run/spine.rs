@@ -25,6 +25,7 @@ use super::request::{Event, Finished, Ledger, Observer, Request, RunError, syste
 use super::signals::Signals;
 use super::streams::{self, Measured};
 use super::supervise::{End, Seen};
+use super::violations::Violations;
 use crate::host::GatherHostError;
 use crate::mechanism::group::{Figures, Group};
 use crate::plan::{self, Launch, Plan, Program};
@@ -100,7 +101,7 @@ pub fn execute(
     let launched = runtime.launch(&plan, begun, &mut announce_once);
     // A launch that failed early did not come to it.
     announce_once();
-    let (launch, (mut recorder, lock)) = match (launched, announced) {
+    let (mut launch, (mut recorder, lock)) = match (launched, announced) {
         (Ok(launch), Some(Ok(announced))) => (launch, announced),
         (Ok(launch), Some(Err(error))) => {
             end(&launch);
@@ -161,8 +162,10 @@ pub fn execute(
         start,
         controls: &controls,
     });
+    let violations = Violations::new(launch.effect.take_listener());
+    let store = &mut *recorder.store;
     let measured = outer
-        .watch(&plan, &launch, recorder.store, signals, is_probe)
+        .watch(&plan, &launch, violations, store, signals, is_probe)
         .map_err(system("watch the workload"))?;
     let Measured {
         seen,
@@ -170,6 +173,7 @@ pub fn execute(
         stderr,
         remembered,
         mut unmeasured,
+        violations,
         cut,
         unread,
     } = measured;
@@ -206,6 +210,17 @@ pub fn execute(
     unmeasured.extend(unseen);
     let result = result(&seen);
     let observed = observed(host_uid, figures, &mut unmeasured);
+    let denied = match violations {
+        // What never ran called nothing.
+        _ if result.outcome == Outcome::NotExecuted => None,
+        Ok(denied) => Some(denied),
+        Err(reason) => {
+            let field = "violations".to_owned();
+            unmeasured.push(Unmeasured { field, reason });
+            None
+        }
+    };
+    let violations = denied.clone().map(|list| recorder.short_list(list));
     let mut body = Execution {
         artifacts: Some(artifacts),
         cleanup: seen.survivors.map(|count| Cleanup {
@@ -216,6 +231,7 @@ pub fn execute(
         result,
         start: start.sequence,
         unmeasured: (!unmeasured.is_empty()).then_some(unmeasured),
+        violations: violations.transpose().map_err(lost)?,
     };
     let (stdout, stderr) = if body.result.outcome == Outcome::NotExecuted {
         (None, None)
@@ -249,6 +265,9 @@ pub fn execute(
     }
     for stream in cut {
         observer.event(&Event::Cut(stream));
+    }
+    if let Some(denied) = denied.filter(|denied| !denied.is_empty()) {
+        observer.event(&Event::Denied(&denied));
     }
     observer.event(&Event::Ended {
         run,

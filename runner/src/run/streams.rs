@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ledger::bytes::hash::{Hash, Hasher};
 use ledger::facts::control::Control;
-use ledger::facts::execution::{Output, Unmeasured};
+use ledger::facts::execution::{Output, Unmeasured, Violation};
 use ledger::file::store::Store;
 use nix::sys::stat::Mode;
 
@@ -18,6 +18,7 @@ use super::record::StoreBlob;
 use super::relay::{Forward, Input, RawMode, Stdin};
 use super::signals::Signals;
 use super::supervise::{Channel, End, Seen, Watch, supervise};
+use super::violations::Violations;
 use crate::plan::{Launch, Plan, Streams};
 use crate::sys::terminal;
 
@@ -39,6 +40,8 @@ pub(super) struct Measured {
     /// The first bytes of both streams of a probe.
     pub(super) remembered: [Vec<u8>; 2],
     pub(super) unmeasured: Vec<Unmeasured>,
+    /// What was denied; else why that is not known.
+    pub(super) violations: Result<Vec<Violation>, String>,
     /// Streams that passed their cap, in that order.
     pub(super) cut: Vec<Stream>,
     /// What is still to be passed on; wait for that only when the record is written.
@@ -103,6 +106,7 @@ impl Outer {
         self,
         plan: &Plan,
         launch: &Launch,
+        violations: Violations,
         store: &mut Store,
         signals: Signals,
         is_probe: bool,
@@ -192,6 +196,7 @@ impl Outer {
                 .timeout_ms
                 .filter(|_| !plan.job.leaves_out(Control::Timeout))
                 .map(|limit| Duration::from_millis(limit.value())),
+            violations,
             signals,
         };
         let mut cut = Vec::new();
@@ -199,6 +204,7 @@ impl Outer {
         drop(raw);
         let seen = seen?;
         let mut measured = Measured {
+            violations: watch.violations.finish(),
             stdout: None,
             stderr: None,
             remembered: [Vec::new(), Vec::new()],

@@ -12,6 +12,7 @@ use nix::time::{ClockId, clock_gettime};
 use super::output::{Capture, Stream};
 use super::relay::{Forward, Input, STALL, read_ready, set_nonblocking, timeout};
 use super::signals::Signals;
+use super::violations::Violations;
 use crate::init::wire::{self, FromInit, ToInit};
 use crate::sys::fault;
 use crate::sys::process::{self, Ended};
@@ -79,6 +80,8 @@ pub(super) struct Watch<'a> {
     /// The workload's terminal, whose size follows the caller's.
     pub(super) terminal: Option<BorrowedFd<'a>>,
     pub(super) deadline: Option<Duration>,
+    /// What was denied, and who waits to be told so.
+    pub(super) violations: Violations,
     pub(super) signals: Signals,
 }
 
@@ -161,6 +164,11 @@ pub(super) fn supervise(watch: &mut Watch<'_>, cut: &mut dyn FnMut(Stream)) -> i
         if ready.control {
             spoke_last |= !take_message(watch.control, &mut state)?;
         }
+        if ready.denied {
+            watch
+                .violations
+                .answer(&|| Ok(boot_time()?.saturating_sub(began)))?;
+        }
         pass_output(watch, &ready, &mut buffer, cut)?;
         pass_input(watch, &ready, &mut buffer);
         // Pid 1 was alone, and has closed what it had: it is past its last step, and the kernel takes its namespaces apart.
@@ -205,6 +213,7 @@ struct Ready {
     left: bool,
     control: bool,
     signal: bool,
+    denied: bool,
     input: bool,
     input_room: bool,
     from: Vec<bool>,
@@ -240,6 +249,7 @@ fn wait(
     );
     let leaving = watch.leaving.map(OwnedFd::as_fd);
     let left = push(&mut list, leaving, PollFlags::POLLIN);
+    let denied = push(&mut list, watch.violations.more(), PollFlags::POLLIN);
     // A key that sends a signal is for the workload, and not for the process that is about to become it.
     let for_nobody = watch.terminal.is_some() && !started;
     let input = watch.input.as_ref().filter(|_| !for_nobody);
@@ -275,6 +285,7 @@ fn wait(
         signal: kept || is_ready(Some(1)),
         control: is_ready(control),
         left: is_ready(left),
+        denied: is_ready(denied),
         input: is_ready(input_at),
         input_room: is_ready(input_room),
         from: from.into_iter().map(is_ready).collect(),

@@ -14,14 +14,18 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use crate::init::wire::{self, ProgramReport, ProgramSpec, Report, Spec, TreeReport, WireError};
+use crate::init::wire::{
+    self, Listening, ProgramReport, ProgramSpec, Report, Spec, ToInit, TreeReport, WireError,
+};
 use crate::mechanism::group::{Group, Resource};
 use crate::mechanism::{Failure, Outcomes};
-use crate::plan::{Asked, Begun, Job, LaunchError, Plan, Program, Streams, Waiting};
+use crate::plan::{Asked, Begun, Job, LaunchError, Plan, Program, Streams, Waiting, unheard};
 use crate::sys::clone::{self, Child, Image, SpawnError, Stage};
 use crate::sys::deaf::is_deaf;
+use crate::sys::errno_name;
 use crate::sys::identity;
 use crate::sys::mount;
+use crate::sys::notify::Listener;
 use crate::sys::starter::{ForkError, Forked, Starter};
 
 /// How long pid 1 may take to build the sandbox, hash the program and report: far more than it takes, unless a call
@@ -43,6 +47,8 @@ pub(super) struct Init {
     pub(super) control: UnixStream,
     pub(super) report: Report,
     pub(super) terminal: Option<OwnedFd>,
+    /// Hears what the policy's filter denies, else why nobody does.
+    pub(super) listener: Result<Listener, String>,
 }
 
 fn system(attempt: &'static str) -> impl Fn(io::Error) -> LaunchError {
@@ -53,7 +59,7 @@ fn system(attempt: &'static str) -> impl Fn(io::Error) -> LaunchError {
 fn unprepared(attempt: &'static str) -> impl Fn(io::Error) -> LaunchError {
     move |source| match source.raw_os_error() {
         Some(libc::EPERM | libc::ENOSPC | libc::EUSERS) => LaunchError::Namespaces {
-            errno: crate::sys::errno_name(&source),
+            errno: errno_name(&source),
         },
         _ => system(attempt)(source),
     }
@@ -124,7 +130,7 @@ fn begin_as(
     };
     let held = clone::spawn(child).map_err(|error| match error {
         SpawnError::Clone(error) => LaunchError::Namespaces {
-            errno: crate::sys::errno_name(&error),
+            errno: errno_name(&error),
         },
         SpawnError::Prepare(source) => system("make the descriptors of pid 1")(source),
     })?;
@@ -194,7 +200,7 @@ pub(super) fn answer(
         Ok(forked) => forked,
         Err(ForkError::Refused(error)) => {
             return Err(Some(LaunchError::Namespaces {
-                errno: crate::sys::errno_name(&error),
+                errno: errno_name(&error),
             }));
         }
         Err(ForkError::Gone(_)) => return Err(None),
@@ -230,14 +236,14 @@ pub(super) fn build(
         });
     };
     let said = exchange(
-        &control,
+        (&control, pid),
         spec,
         begun.group.as_ref(),
         (planted, terminal),
         meanwhile,
         |tree| look(pid, tree),
     );
-    let (report, terminal) = match said {
+    let (report, terminal, listener) = match said {
         Ok(said) => said,
         Err(error) => {
             end(&pidfd);
@@ -255,6 +261,7 @@ pub(super) fn build(
         control,
         report,
         terminal,
+        listener,
     })
 }
 
@@ -327,15 +334,18 @@ pub(super) fn hand_over<'a>(
     }
 }
 
-/// Sends the specification; takes the report, and the terminal that may follow it.
+/// What pid 1 said in the end, its terminal, and who listens.
+type Said = (Report, Option<OwnedFd>, Result<Listener, String>);
+
+/// Sends the specification; takes the report, and the terminal and the listener that may follow it.
 fn exchange(
-    control: &UnixStream,
+    (control, pid): (&UnixStream, i32),
     spec: &Spec,
     group: Option<&Group>,
     (planted, terminal): (&[OwnedFd], Option<&OwnedFd>),
     meanwhile: &mut dyn FnMut(),
     look: impl FnOnce(&TreeReport),
-) -> Result<(Report, Option<OwnedFd>), LaunchError> {
+) -> Result<Said, LaunchError> {
     let until = Instant::now() + REPORT_WITHIN;
     let limit = |limit| {
         let read = control.set_read_timeout(limit);
@@ -352,7 +362,7 @@ fn exchange(
         look(&tree);
     }
     await_report(control, until)?;
-    let report: Report = wire::receive(control).map_err(|error| before_report(&error))?;
+    let mut report: Report = wire::receive(control).map_err(|error| before_report(&error))?;
     let terminal = if report.terminal {
         let received = wire::receive_descriptor(control);
         Some(received.map_err(|error| LaunchError::Step {
@@ -361,8 +371,42 @@ fn exchange(
     } else {
         None
     };
+    let mut listener = listen(pid, &report.listening);
+    if let (Err(_), Listening::At { .. }) = (&listener, &report.listening) {
+        // Nothing may run under a filter that hands its calls over to nobody.
+        wire::send(control, &ToInit::DenyYourself).map_err(|error| before_report(&error))?;
+        await_report(control, until)?;
+        report = wire::receive(control).map_err(|error| before_report(&error))?;
+        if let Listening::At { .. } = report.listening {
+            return Err(LaunchError::Step {
+                what: "pid 1 made a filter that was not to be".to_owned(),
+            });
+        }
+    }
+    if report.fatal.is_some() {
+        listener = Err(unheard::NO_FILTER.to_owned());
+    }
     limit(None)?;
-    Ok((report, terminal))
+    Ok((report, terminal, listener))
+}
+
+/// Comes to listen where the workload's process, the only child of `init`, says that it can be done.
+fn listen(init: i32, listening: &Listening) -> Result<Listener, String> {
+    let fetch = |number, killable| {
+        let pid = super::read_back::only_child(init)
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
+        Listener::fetch(&crate::sys::process::open(pid)?, number, killable)
+    };
+    match listening {
+        Listening::NotAsked => Err(unheard::NO_FILTER.to_owned()),
+        Listening::Refused(errno) => Err(match errno.as_str() {
+            "EBUSY" => unheard::ANOTHER_LISTENER.to_owned(),
+            "EINVAL" => unheard::KERNEL.to_owned(),
+            errno => format!("{}: {errno}", unheard::REFUSED),
+        }),
+        Listening::At { number, killable } => fetch(*number, *killable)
+            .map_err(|error| format!("{}: {}", unheard::NOT_PASSED, errno_name(&error))),
+    }
 }
 
 /// Waits until pid 1 says something or ends; an operator who has enough, or the limit, ends the wait.
@@ -490,6 +534,7 @@ pub(super) fn bare(plan: &Plan, program: ProgramSpec) -> Spec {
         open_files: None,
         base: Vec::new(),
         seccomp: None,
+        reporting: false,
         landlock: None,
         terminal: plan.job.terminal,
         owns_tree: false,

@@ -123,7 +123,7 @@ pub(super) fn differs(init: i32, name: &str) -> Result<(), Failure> {
 }
 
 /// The workload's process: pid 1's only child before "go".
-fn only_child(init: i32) -> Option<i32> {
+pub(super) fn only_child(init: i32) -> Option<i32> {
     crate::sys::process::children_of(init)
         .ok()?
         .first()

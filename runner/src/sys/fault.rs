@@ -35,6 +35,7 @@ pub const MECHANISMS: &[&str] = &[
     "landlock",
     "base-filter",
     "seccomp",
+    "listener",
 ];
 
 /// Points of a run at which [`point`] can end it, in their order; a test walks the list. Those of the ledger are in

@@ -1,8 +1,9 @@
 //! Installing a seccomp filter (seccomp(2), Documentation/userspace-api/seccomp_filter.rst).
 
 use std::io;
+use std::os::fd::RawFd;
 
-use super::{check, fault};
+use super::{check, fault, notify};
 
 /// One BPF instruction as the kernel reads it.
 #[repr(C)]
@@ -29,22 +30,48 @@ struct Program {
 /// # Errors
 /// EACCES without no_new_privs, EINVAL for a program that the kernel does not accept.
 pub fn install(mechanism: &'static str, program: &[Instruction]) -> io::Result<()> {
-    fault::guard(mechanism, || {
-        let len = libc::c_ushort::try_from(program.len())
-            .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-        let program = Program {
-            len,
-            filter: program.as_ptr(),
-        };
-        // SAFETY: the program and its instructions outlive the call, which copies them.
-        check(unsafe {
-            libc::syscall(
-                libc::SYS_seccomp,
-                libc::SECCOMP_SET_MODE_FILTER,
-                0 as libc::c_uint,
-                &raw const program,
-            )
-        })
-        .map(drop)
+    fault::guard(mechanism, || set(program, 0).map(drop))
+}
+
+/// The same with a listener, who hears of the calls that the program hands over (`SECCOMP_RET_USER_NOTIF`): the number of
+/// its descriptor, and whether who waits for it waits killably. Nothing is allocated.
+///
+/// # Errors
+/// EBUSY where a filter of this thread has a listener already, EINVAL before Linux 5.0; the filter is not installed then.
+pub fn install_reporting(
+    mechanism: &'static str,
+    program: &[Instruction],
+) -> io::Result<(RawFd, bool)> {
+    // What is taken away is the filter, which is tried without a listener then.
+    if fault::of(mechanism).is_some() {
+        return Err(io::Error::from_raw_os_error(libc::EPERM));
+    }
+    let mut answer = Err(io::Error::from_raw_os_error(libc::EINVAL));
+    for (flags, killable) in notify::FLAGS {
+        answer = set(program, flags).map(|number| (number as RawFd, killable));
+        match &answer {
+            // A flag that this kernel does not know.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            _ => break,
+        }
+    }
+    answer
+}
+
+fn set(program: &[Instruction], flags: libc::c_ulong) -> io::Result<libc::c_long> {
+    let len = libc::c_ushort::try_from(program.len())
+        .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let program = Program {
+        len,
+        filter: program.as_ptr(),
+    };
+    // SAFETY: the program and its instructions outlive the call, which copies them.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            flags as libc::c_uint,
+            &raw const program,
+        )
     })
 }

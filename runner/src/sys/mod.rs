@@ -16,6 +16,7 @@ pub mod identity;
 pub mod kernel;
 pub mod mount;
 pub mod network;
+pub mod notify;
 pub mod process;
 pub mod pseudo;
 pub mod start;

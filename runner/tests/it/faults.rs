@@ -56,6 +56,7 @@ fn when_it_fails(mechanism: &str) -> Rests {
         "landlock" => Nothing("it stands behind the namespaces, which decide"),
         "base-filter" => On(&["network", "filesystem"]),
         "seccomp" => On(&["syscalls"]),
+        "listener" => Nothing("denied calls fail whether anybody hears of them or not"),
         other => panic!("{other} has no entry"),
     }
 }
@@ -79,7 +80,7 @@ fn under_bwrap(mechanism: &str, kind: &str) -> Rests {
         | ("namespace-pid" | "namespace-mount" | "pivot-root" | "read-only" | "proc", _)
         | ("proc-mask" | "bounding-set" | "no-new-privs" | "userns-limit", _)
         | ("new-session" | "base-filter" | "seccomp", _) => Nothing("bubblewrap makes this call"),
-        ("landlock", _) => Nothing("bubblewrap knows nothing of it"),
+        ("landlock" | "listener", _) => Nothing("bubblewrap knows nothing of it"),
         ("set-ids" | "capabilities", _) if is_root() => Everything,
         ("set-ids" | "set-groups" | "capabilities" | "idmap" | "mount-setattr", _)
             if !is_root() =>

@@ -47,5 +47,6 @@ mod terminal;
 mod unmeasured;
 mod unshare;
 mod verifier;
+mod violations;
 mod wasi;
 mod world;

@@ -89,11 +89,21 @@ fn attempt(name: &str) -> String {
         Some(("unix", path)) => UnixStream::connect(path).map(drop),
         Some(("kill", pid)) => kill(pid),
         Some(("x32", number)) => call(number.parse::<i64>().unwrap() | 0x4000_0000),
+        Some(("number", number)) => call(number.parse().unwrap()),
+        Some(("args", name)) => call_with(number(name), [u64::MAX, 1 << 53, 3, 4, 5, 6]),
+        Some(("flood", each)) => flood(each.parse().unwrap()),
+        Some(("among-signals", count)) => among_signals(count.parse().unwrap()),
         Some(("do", what)) => return crate::hostile::misdeeds::commit(what),
         Some(("i386", number)) => int80(number.parse().unwrap()),
         None if name == "own-loopback" => own_loopback(),
         None if name == "fork" => Command::new("true").status().map(drop),
         None if name == "descriptors" => return descriptors(),
+        None if name == "say-and-flood" => {
+            println!("said before");
+            io::stdout().flush().unwrap();
+            flood(usize::MAX)
+        }
+        None if name == "killed-while-denied" => killed_while_denied(),
         None => call(number(name)),
         Some(_) => panic!("no attempt is called {name}"),
     };
@@ -116,16 +126,91 @@ fn number(name: &str) -> i64 {
     number.expect("a system call of this architecture").into()
 }
 
-/// Makes a system call with zeros for arguments.
+/// Makes a system call with zeros for arguments, which those that tests name take without harm.
 fn call(number: i64) -> io::Result<()> {
-    // The calls that tests name take null pointers and zeros without harm.
+    call_with(number, [0; 6])
+}
+
+/// The same with others, for calls that are denied before anybody looks at them.
+fn call_with(number: i64, [a, b, c, d, e, f]: [u64; 6]) -> io::Result<()> {
     // SAFETY: six integers; no memory of this process is handed over.
-    let answer = unsafe { libc::syscall(number, 0, 0, 0, 0, 0, 0) };
+    let answer = unsafe { libc::syscall(number, a, b, c, d, e, f) };
     if answer < 0 {
         Err(io::Error::last_os_error())
     } else {
         Ok(())
     }
+}
+
+/// Whether a call fails with EPERM, and with nothing else.
+fn is_denied(number: i64) -> io::Result<()> {
+    match call(number) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(()),
+        other => Err(io::Error::other(format!("call {number}: {other:?}"))),
+    }
+}
+
+/// Makes five denied calls in each of eight threads, so many of each.
+fn flood(each: usize) -> io::Result<()> {
+    let calls = ["ptrace", "mount", "bpf", "keyctl", "perf_event_open"].map(number);
+    let one = move || (0..each).try_for_each(|_| calls.into_iter().try_for_each(is_denied));
+    let threads: Vec<_> = (0..8).map(|_| std::thread::spawn(one)).collect();
+    threads
+        .into_iter()
+        .try_for_each(|thread| thread.join().unwrap())
+}
+
+/// Kills children again and again that do nothing but denied calls.
+fn killed_while_denied() -> io::Result<()> {
+    let ptrace = number("ptrace");
+    for _ in 0..100 {
+        let (read, write) = nix::unistd::pipe()?;
+        // SAFETY: the child makes system calls alone, and never returns.
+        match unsafe { libc::fork() } {
+            -1 => return Err(io::Error::last_os_error()),
+            0 => {
+                // SAFETY: integers, and the call is denied.
+                let denied = || unsafe { libc::syscall(ptrace, 0, 0, 0, 0, 0, 0) };
+                denied();
+                let _ = nix::unistd::write(&write, &[1]);
+                loop {
+                    denied();
+                }
+            }
+            child => {
+                nix::unistd::read(&read, &mut [0])?;
+                let child = nix::unistd::Pid::from_raw(child);
+                nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL)?;
+                nix::sys::wait::waitpid(child, None)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+extern "C" fn ignore(_: libc::c_int) {}
+
+/// Makes denied calls while a handler is called every millisecond.
+fn among_signals(count: usize) -> io::Result<()> {
+    use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+    let handler = SigHandler::Handler(ignore);
+    let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
+    // SAFETY: the handler does nothing.
+    unsafe { sigaction(Signal::SIGALRM, &action)? };
+    let every = libc::timeval {
+        tv_sec: 0,
+        tv_usec: 1_000,
+    };
+    let timer = libc::itimerval {
+        it_interval: every,
+        it_value: every,
+    };
+    // SAFETY: the value outlives the call, and the old one is not asked for.
+    if unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let getcpu = number("getcpu");
+    (0..count).try_for_each(|_| is_denied(getcpu))
 }
 
 /// Makes a 32-bit system call with zeros for arguments.

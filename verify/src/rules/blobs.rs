@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use ledger::bytes::hash::Hash;
-use ledger::facts::execution::{Execution, Output, Start};
+use ledger::facts::execution::{Execution, InOrder, Output, Start, Violation};
 use ledger::facts::list::{BlobList, List, Sealable};
 use ledger::file::source::{Attachments, BlobState, ReadError};
 use ledger::file::walk::{Findings, Shown};
@@ -66,10 +66,40 @@ impl Blobs {
                 self.check(shown, blob, Some(output.kept.value()), findings)?;
             }
         }
-        match &execution.artifacts {
-            Some(list) => self.list(shown, list, findings),
-            None => Ok(()),
+        if let Some(list) = &execution.artifacts {
+            self.list(shown, list, findings)?;
         }
+        match &execution.violations {
+            Some(List::Blob(list)) => self.violations(shown, list, findings),
+            Some(List::Inline(_)) | None => Ok(()),
+        }
+    }
+
+    /// A list of denied calls that did not fit its record says what it would have to say there.
+    fn violations(
+        &mut self,
+        shown: &Shown<'_>,
+        list: &BlobList,
+        findings: &mut Findings,
+    ) -> Result<(), ReadError> {
+        let (mut order, mut disorder) = (InOrder::default(), None);
+        self.items(shown, list, findings, &mut |violation: Violation| {
+            let wrong = order.take(&violation);
+            disorder = disorder.or(wrong);
+        })?;
+        if let Some(disorder) = disorder {
+            let message = format!(
+                "the denied calls in blob {} contradict themselves",
+                list.blob
+            );
+            findings.push(
+                shown
+                    .finding(Code::BlobMismatch, message)
+                    .in_place(place(&list.blob))
+                    .versus("violations in order", disorder),
+            );
+        }
+        Ok(())
     }
 
     /// Checks a blob and gives its content when it is good. One of more than `keep` bytes is not what the

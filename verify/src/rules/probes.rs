@@ -113,7 +113,7 @@ impl Kept {
     pub(super) fn new(run: &ProbeRun, lines: Vec<String>, begun: Begun) -> Self {
         let mut execution = run.execution.clone();
         (execution.result.stdout, execution.result.stderr) = (None, None);
-        execution.artifacts = None;
+        (execution.artifacts, execution.violations) = (None, None);
         let run = ProbeRun {
             execution,
             lines: List::Inline(Vec::new()),

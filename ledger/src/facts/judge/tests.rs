@@ -69,6 +69,7 @@ impl Kept {
                     start: U53::ZERO,
                     unmeasured: None,
                     verdict: Verdict::AsRequested,
+                    violations: None,
                 },
                 lines: List::Inline(Vec::new()),
                 nonce: Nonce::new(&[7; 16]).unwrap(),

@@ -353,6 +353,7 @@ impl Gathered {
 
     fn execution(&mut self, execution: &Execution) {
         self.list(execution.artifacts.as_ref());
+        self.list(execution.violations.as_ref());
         self.output(clear(execution.result.stdout.as_ref()));
         self.output(clear(execution.result.stderr.as_ref()));
     }

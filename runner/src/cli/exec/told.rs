@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use ledger::facts::control::Control;
-use ledger::facts::execution::{NotExecuted, Outcome, Verdict};
+use ledger::facts::execution::{NotExecuted, Outcome, Verdict, Violation};
 use ledger::facts::suite::MODULES;
 
 use crate::cli::arguments::ExecArgs;
@@ -98,6 +98,24 @@ fn out_of_memory(finished: &Finished) -> Option<String> {
     Some(format!(
         "memory ran out{limit}, the kernel killed {kills} {processes}"
     ))
+}
+
+/// Most denied calls that are named on the line about them; the record has all.
+const NAMED: usize = 8;
+
+/// What was denied, the most frequent first.
+pub(super) fn denied_calls(list: &[Violation]) -> String {
+    let mut calls: Vec<&Violation> = list.iter().collect();
+    calls.sort_by_key(|it| (std::cmp::Reverse(it.count.value()), &it.call));
+    let named = calls.iter().take(NAMED);
+    let named: Vec<String> = named
+        .map(|it| format!("{} {}", it.call, it.count))
+        .collect();
+    let others = match calls.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} others"),
+    };
+    format!("denied system calls: {}{others}", named.join(", "))
 }
 
 /// The doctor knows about what the kernel refused, not about what this version lacks.

@@ -144,6 +144,67 @@ fn allowed_calls_pass_and_others_fail() {
 }
 
 #[test]
+fn where_somebody_listens_exactly_what_was_denied_by_number_is_handed_over() {
+    let denied = names(&["getcpu", "ptrace", "mount", "open"]);
+    let allowed = names(&["read", "write", "exit_group", "execve"]);
+    for architecture in [Architecture::X86_64, Architecture::Aarch64] {
+        assert_eq!(head(architecture).len(), HEAD);
+        for calls in [Calls::Deny(&denied), Calls::Allow(&allowed)] {
+            let plain = compile(&calls, architecture).unwrap();
+            let reporting = reporting(&plain);
+            assert_eq!(reporting.len(), plain.len());
+            let mut handed_over = 0;
+            for number in (0..1_000).chain([X32_BIT - 1]) {
+                let answer = run(&plain, architecture.audit(), number);
+                let expected = match answer {
+                    RETURN_EPERM => RETURN_NOTIFY,
+                    other => other,
+                };
+                let found = run(&reporting, architecture.audit(), number);
+                assert_eq!(found, expected, "{calls:?} {number}");
+                handed_over += u32::from(found == RETURN_NOTIFY);
+            }
+            assert!(handed_over > 2, "{calls:?}");
+            // What has no name here, whoever listens.
+            for number in [X32_BIT, X32_BIT | 309, u32::MAX] {
+                assert_eq!(run(&reporting, architecture.audit(), number), RETURN_EPERM);
+            }
+            for number in [0, 20, 318] {
+                assert_eq!(run(&reporting, ARCH_I386, number), RETURN_EPERM);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_base_filters_answers_are_stricter_than_handing_over() {
+    // The kernel takes the answer whose action is the lower number, as signed (seccomp(2)).
+    let action = |answer: u32| (answer & libc::SECCOMP_RET_ACTION_FULL).cast_signed();
+    for strict in [RETURN_EPERM, RETURN_ENOSYS] {
+        assert!(action(strict) < action(RETURN_NOTIFY));
+    }
+    assert!(action(RETURN_NOTIFY) < action(RETURN_ALLOW));
+    for filter in base(Architecture::X86_64, Families::Held).unwrap() {
+        assert!(
+            filter
+                .iter()
+                .all(|it| it.code != RETURN || it.k != RETURN_NOTIFY)
+        );
+    }
+}
+
+#[test]
+fn numbers_lead_back_to_names() {
+    for architecture in [Architecture::X86_64, Architecture::Aarch64] {
+        for name in ["getcpu", "ptrace", "mount", "bpf"] {
+            let number = u32::try_from(architecture.number(name).unwrap()).unwrap();
+            assert_eq!(architecture.call(number).unwrap().name, name);
+        }
+        assert_eq!(architecture.call(100_000), None);
+    }
+}
+
+#[test]
 fn x32_and_i386_calls_fail_whatever_their_number() {
     let denied = names(&["getcpu"]);
     let program = compile(&Calls::Deny(&denied), Architecture::X86_64).unwrap();

@@ -230,6 +230,7 @@ fn build(
     groups::say(&mut effect, plan, begun.group.as_ref());
     effect.tier = Some(TIER_FULL);
     effect.host_uid = host_uid;
+    effect.listener = init.listener;
     effect.launch = steps::describe(&spec, &ids, possible, plan.job.ablate);
     effect.launch.extend(groups::describe(begun.group.as_ref()));
     let workspace = if plan.tree.has_own_workspace() {

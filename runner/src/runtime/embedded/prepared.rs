@@ -83,6 +83,7 @@ impl Prepared {
             root: Some(root),
             base: base_filters(plan)?,
             seccomp: filter(plan)?,
+            reporting: true,
         };
         Ok(Self {
             spec,

@@ -93,5 +93,6 @@ pub(crate) fn execution(start: impl Into<U53>, verdict: Verdict) -> Execution {
         start: start.into(),
         unmeasured: None,
         verdict,
+        violations: None,
     }
 }
