@@ -36,6 +36,9 @@ use handed::{Handed, Ours};
 /// Longest description of what the program made, in bytes; a dozen numbers stay far below.
 const MAX_STATUS: usize = 64 << 10;
 
+/// Of the sandbox's first process: below [`OOM_SCORE`], above the program's own.
+const FIRST_OOM_SCORE: &str = "250";
+
 /// The program, and the sandbox that it builds.
 struct Running {
     name: String,
@@ -334,13 +337,13 @@ impl Running {
             self.await_gate(control)?;
             child_of(first)?
         };
-        // Where memory runs out the workload is killed, and not what says how it ended.
-        let score = format!("/proc/{workload}/oom_score_adj");
-        outcomes.note(
-            "oom-score",
-            std::fs::write(score, OOM_SCORE)
-                .map_err(|error| Failure::call("raise the OOM score", &error)),
-        );
+        // Where memory runs out the workload is killed, and not what says how it ended: after the workload the first process,
+        // with which its files in memory go, and the program last.
+        let mut raised = raise_score(workload, OOM_SCORE);
+        if first != workload {
+            raised = raised.and_then(|()| raise_score(first, FIRST_OOM_SCORE));
+        }
+        outcomes.note("oom-score", raised);
         if let Some(limit) = spec.open_files {
             // Of the first process as well: the workload may be able to write to its memory.
             let limited = fault::guard("limit-files", || {
@@ -411,6 +414,12 @@ impl Running {
             error: said,
         }
     }
+}
+
+/// How much likelier than others a process is to be killed for lack of memory (proc_pid_oom_score_adj(5)).
+fn raise_score(pid: i32, score: &str) -> Result<(), Failure> {
+    std::fs::write(format!("/proc/{pid}/oom_score_adj"), score)
+        .map_err(|error| Failure::call("raise the OOM score", &error))
 }
 
 /// The one child of a process, which is the gate.

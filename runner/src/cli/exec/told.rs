@@ -63,7 +63,14 @@ pub(super) fn tell(global: &Global, args: &ExecArgs, finished: &Finished, folder
     if !lost.is_empty() {
         report::warning_line(&format!("not in force: {}", plan::by_reason(lost)));
     }
-    if !global.quiet {
+    if result.outcome == Outcome::Interrupted && finished.ended_by.is_none() {
+        // Exit status 125: whoever gets that is told why.
+        let why = out_of_memory(finished);
+        let why = why.map_or_else(String::new, |why| format!(": {why}"));
+        report::error_line(&format!(
+            "record {sequence}: the sandbox was killed, and nobody saw how the workload ended{why}"
+        ));
+    } else if !global.quiet {
         let verdict = finished.body.verdict;
         let how = match (verdict, result.exit_code, result.signal) {
             (Verdict::Failed, Some(code), _) => Some(format!("exit status {code}")),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ledger::facts::execution::Outcome;
 
 use super::with_bwrap;
-use crate::world::{World, install, install_script, program, skip, until};
+use crate::world::{Ran, World, install, install_script, program, skip, until};
 
 /// A world whose PATH has a folder of its own first, and only this one with `alone`.
 pub(super) fn first_in_path(world: World, alone: bool) -> (World, PathBuf) {
@@ -257,17 +257,30 @@ fn below(pid: u32, name: &str) -> Vec<i32> {
 fn the_end_of_bubblewrap_is_not_the_workloads() {
     let world = with_bwrap!();
     let mut runner = world
-        .exec_command("--runtime bwrap", &["sh", "-c", "echo ready; sleep 600"])
+        .exec_command("-q --runtime bwrap", &["sh", "-c", "echo ready; sleep 600"])
         .spawn()
         .unwrap();
     let mut line = String::new();
     let out = runner.stdout.as_mut().unwrap();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
     assert_eq!(line, "ready\n");
-    let outer = below(runner.id(), "bwrap")[0];
+    let of_bubblewrap = below(runner.id(), "bwrap");
+    let [outer, inner] = of_bubblewrap[..] else {
+        panic!("{of_bubblewrap:?}");
+    };
+    // Where memory runs out, who is killed first: the workload, then what holds its files, then who says how it ended.
+    let likely = |pid: i32| -> i32 {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+        text.trim().parse().unwrap()
+    };
+    let workload = below(runner.id(), "sh")[0];
+    let order = [workload, inner, outer].map(likely);
+    assert!(order[0] > order[1] && order[1] > order[2], "{order:?}");
     let outer = nix::unistd::Pid::from_raw(outer);
     nix::sys::signal::kill(outer, nix::sys::signal::Signal::SIGKILL).unwrap();
-    assert_eq!(runner.wait().unwrap().code(), Some(125));
+    let ran = Ran::of(runner.wait_with_output().unwrap()).ended(125);
+    let why = "the sandbox was killed, and nobody saw how the workload ended";
+    assert!(ran.err.contains(why), "{ran:#?}");
     let result = world.last().execution.result;
     assert_eq!(result.outcome, Outcome::Interrupted);
     assert_eq!((result.signal, result.exit_code), (None, None));
