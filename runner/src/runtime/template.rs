@@ -221,7 +221,10 @@ impl Template {
         );
         set("cpu-percent", text(cpu.map(|millis| millis.div_ceil(10))));
         // Of each 100 ms, in microseconds.
-        set("cpu-quota", text(cpu.map(|millis| millis.saturating_mul(100))));
+        set(
+            "cpu-quota",
+            text(cpu.map(|millis| millis.saturating_mul(100))),
+        );
         set("open-files", text(number(resources.open_files)));
         set("output", text(number(resources.output_bytes)));
         set("disk", text(disk));
@@ -251,7 +254,8 @@ impl Template {
                 values.add("argument", [argument.as_bytes()]);
             }
         }
-        for (name, value) in &plan.environment {
+        // Whatever the launcher itself has.
+        for (name, value) in &crate::plan::environment(&plan.policy, &plan.job) {
             values.add("variable", [name.as_bytes(), value.as_bytes()]);
         }
         for bind in &plan.tree.binds {
@@ -305,9 +309,7 @@ impl Template {
             .make()
             .map_err(|error| failed("the folder", &error))?;
         for name in &self.folders {
-            scratch
-                .folder(name)
-                .map_err(|error| failed(name, &error))?;
+            scratch.folder(name).map_err(|error| failed(name, &error))?;
         }
         for (name, content) in &way.files {
             let content = values.file(content).map_err(|error| failed(name, &error))?;
@@ -343,9 +345,9 @@ fn version_in(said: &str) -> Option<String> {
     let found = words.find(|word| {
         let mut parts = word.split('.');
         let is_number = |part: &str| part.bytes().next().is_some_and(|it| it.is_ascii_digit());
-        let first = parts.next().is_some_and(|part| {
-            !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())
-        });
+        let first = parts
+            .next()
+            .is_some_and(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
         first && parts.next().is_some_and(is_number) && word.len() <= 64
     });
     found.map(str::to_owned)
@@ -541,10 +543,15 @@ impl Runtime for Template {
         for (name, content) in &way.files {
             // Written before; so it can be.
             let content = recorded.file(content).unwrap_or_default();
-            effect.launch.push(format!("{name}: {}", escape_bytes(&content)));
+            effect
+                .launch
+                .push(format!("{name}: {}", escape_bytes(&content)));
         }
         effect.key_reachable = true;
-        effect.host_uid = super::read_back::uid_of(init.pid);
+        // Of a program of the runtime's nobody says as whom it starts the workload.
+        effect.host_uid = (!way.has_program())
+            .then(|| super::read_back::uid_of(init.pid))
+            .flatten();
         for (control, intent) in &plan.intended {
             effect.declare(intent.declare(*control));
         }

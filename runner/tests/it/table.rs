@@ -5,6 +5,7 @@ mod callers;
 mod dropped;
 mod fakes;
 mod odd_hosts;
+mod templates;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

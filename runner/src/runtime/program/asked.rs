@@ -42,7 +42,10 @@ impl std::fmt::Display for NoAnswer {
 }
 
 /// Runs it to its end, without input. One that does not end in time, or prints too much, is killed.
-pub(in crate::runtime) fn ask(command: &mut Command, listen: Listen) -> Result<(ExitStatus, String), NoAnswer> {
+pub(in crate::runtime) fn ask(
+    command: &mut Command,
+    listen: Listen,
+) -> Result<(ExitStatus, String), NoAnswer> {
     let refused = |error: &std::io::Error| NoAnswer::Refused(errno_name(error));
     command.stdin(Stdio::null());
     let (out, err) = match listen {

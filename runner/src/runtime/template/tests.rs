@@ -46,10 +46,21 @@ fn a_word_stands_there_as_often_as_what_it_names() {
     values.add("read", [b"/from".as_slice(), b"/to"]);
     assert_eq!(
         command(&template, &["p"], &mut values),
-        ["x", "--env=A", "--env=B", "--bind=/from:/to:ro", "--cpus=0.500", "p"]
+        [
+            "x",
+            "--env=A",
+            "--env=B",
+            "--bind=/from:/to:ro",
+            "--cpus=0.500",
+            "p"
+        ]
     );
     assert!(template.shows_workload());
-    assert!(!parse(r#"{"id":"a","declares":[],"command":["x"]}"#).unwrap().shows_workload());
+    assert!(
+        !parse(r#"{"id":"a","declares":[],"command":["x"]}"#)
+            .unwrap()
+            .shows_workload()
+    );
 }
 
 #[test]
@@ -73,7 +84,8 @@ fn a_file_is_filled_in_like_a_command() {
         let text = values.file(&template.way.files[name]);
         text.map(|text| String::from_utf8(text).unwrap())
     };
-    let found: serde_json::Value = serde_json::from_str(&file(&values, "config.json").unwrap()).unwrap();
+    let found: serde_json::Value =
+        serde_json::from_str(&file(&values, "config.json").unwrap()).unwrap();
     let expected = serde_json::json!({
         "args": ["p", "q", "r"], "env": ["A=a \"b\""], "limit": 4096, "id": 1000, "name": "7",
         "text": "4096 bytes", "mounts": [{"type": "proc"}, {"to": "/to", "options": ["ro", "7"]}], "none": [],
@@ -83,10 +95,20 @@ fn a_file_is_filled_in_like_a_command() {
     let recorded = values.clone().without_variables();
     assert_eq!(file(&recorded, "environment").unwrap(), "A={value}\nend\n");
     values.add("variable", [b"B".as_slice(), b"two\nlines"]);
-    assert!(file(&values, "environment").unwrap_err().to_string().contains("line break"));
+    assert!(
+        file(&values, "environment")
+            .unwrap_err()
+            .to_string()
+            .contains("line break")
+    );
     assert!(file(&values, "config.json").is_ok());
     values.add("variable", [b"C".as_slice(), b"\xff"]);
-    assert!(file(&values, "config.json").unwrap_err().to_string().contains("UTF-8"));
+    assert!(
+        file(&values, "config.json")
+            .unwrap_err()
+            .to_string()
+            .contains("UTF-8")
+    );
 }
 
 #[test]
@@ -134,9 +156,15 @@ fn a_version_is_found_in_what_a_program_says() {
         ("podman version 4.3.1\n", Some("4.3.1")),
         ("firejail version 0.9.72\n\nCompile", Some("0.9.72")),
         ("runc version 1.1.5+ds1\ncommit: 1", Some("1.1.5+ds1")),
-        ("Docker version 20.10.24+dfsg1, build 297e128", Some("20.10.24+dfsg1")),
+        (
+            "Docker version 20.10.24+dfsg1, build 297e128",
+            Some("20.10.24+dfsg1"),
+        ),
         ("runsc version release-20240807.0\n", None),
-        ("systemd 252 (252.39-1~deb12u2)\n+PAM", Some("252.39-1~deb12u2")),
+        (
+            "systemd 252 (252.39-1~deb12u2)\n+PAM",
+            Some("252.39-1~deb12u2"),
+        ),
         ("nothing of the kind. At all.", None),
     ] {
         assert_eq!(version_in(said).as_deref(), expected, "{said}");
