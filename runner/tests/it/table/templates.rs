@@ -222,7 +222,17 @@ const FIREJAIL: Sandbox = Sandbox {
     lost: &[
         lost("--net=none", NETWORK),
         lost("--rlimit-nofile={open-files}", &["files/open"]),
-        lost("--private-dev", &["devices/nodes"]),
+        lost(
+            "--private-dev",
+            // /dev/shm is the host's, too.
+            &[
+                "devices/nodes",
+                "filesystem/read",
+                "filesystem/tree",
+                "filesystem/write",
+                "filesystem/traversal",
+            ],
+        ),
         lost(
             "--caps.drop=all",
             &["privilege/capabilities", "devices/nodes"],
@@ -261,10 +271,10 @@ const RUNC: Sandbox = Sandbox {
             "config.json#/linux/resources/pids",
             &["processes/fork", "processes/threads"],
         ),
-        lost("config.json#/linux/resources/cpu", &["cpu/quota"]),
         lost(
             "config.json#/linux/seccomp",
             &[
+                "privilege/userns",
                 "syscalls/calibration",
                 "syscalls/after-exec",
                 "syscalls/alternate",
@@ -295,9 +305,12 @@ const PODMAN: Sandbox = Sandbox {
             "--pids-limit={processes}",
             &["processes/fork", "processes/threads"],
         ),
-        lost("--cpus={cpus}", &["cpu/quota"]),
-        // Its default is higher than what is tried.
-        lost("--ulimit=nofile={open-files}:{open-files}", &["files/open"]),
+        Lost {
+            flag: "--ulimit=nofile={open-files}:{open-files}",
+            // Its default is more than every caller may have.
+            by: &["--ulimit=nofile=4096:4096"],
+            cells: &["files/open"],
+        },
     ],
 };
 
