@@ -125,7 +125,7 @@ const FRESH_TMPFS_ROOT: &[Row] = &[
     row("output", "cap", Escaped),
     row("devices", "nodes", TWIN_FAILED).unless(Facts::no_root, FORBIDDEN),
     row("user", "inside", Escaped),
-    row("user", "host", Escaped).unless(Facts::no_root, FORBIDDEN),
+    row("user", "host", UNAVAILABLE).unless(Facts::no_root, FORBIDDEN),
     row("ipc", "unix host-sockets", Contained),
     row("ipc", "abstract", Escaped),
     row("descriptors", "inherited", Escaped),
