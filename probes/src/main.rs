@@ -42,7 +42,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 fn main() -> ExitCode {
     let wanted = std::env::args().nth(1).unwrap_or_default();
     if wanted == checks::AGAIN {
-        return ExitCode::from(u8::try_from(checks::again()).unwrap_or(u8::MAX));
+        let number = std::env::args().nth(2);
+        return ExitCode::from(u8::try_from(checks::again(number.as_deref())).unwrap_or(u8::MAX));
     }
     let Some(row) = ROWS.iter().find(|row| row.control == wanted) else {
         let names: Vec<_> = ROWS.iter().map(|row| row.control).collect();

@@ -1,5 +1,6 @@
 //! Whether a filter of system calls is in force, by a harmless call that the policy denies.
 
+use std::ffi::c_long;
 use std::process::Command;
 
 use crate::cause::{Cause, EFAULT, EINVAL};
@@ -28,8 +29,8 @@ fn guarded(make: impl FnOnce() -> Result<i64, Cause>) -> Result<(), Cause> {
 }
 
 /// By the number itself: the C library's getcpu() makes no system call.
-fn denied_call() -> Result<i64, Cause> {
-    sys::call(sys::GETCPU, [0; 4])
+fn denied_call(number: c_long) -> Result<i64, Cause> {
+    sys::call(number, [0; 4])
 }
 
 fn twin() -> Twin {
@@ -47,28 +48,43 @@ fn none_denied() -> Seen {
     Seen::missing("the policy denies no harmless call, such as getcpu")
 }
 
-/// getcpu, or the calls that the runner names by number because this runtime's own filter denies them.
+/// getcpu, or the calls that the runner names by number because this runtime's own filter denies them; each with its name, and
+/// what is no number refused.
+fn calls(parameters: &Parameters, tally: &mut Tally) -> Vec<(String, c_long)> {
+    if parameters.first("call").is_none() || is_none_denied(parameters) {
+        return vec![("getcpu".to_owned(), sys::GETCPU)];
+    }
+    let mut calls = Vec::new();
+    for text in parameters.all("call") {
+        match text.parse::<u16>() {
+            Ok(number) => calls.push((text.to_owned(), number.into())),
+            Err(_) => tally.refused(format!("call={text} is no number"), Cause::Errno(EINVAL)),
+        }
+    }
+    calls
+}
+
 pub(crate) fn calibration(parameters: &Parameters) -> Seen {
     if is_none_denied(parameters) {
         return none_denied();
     }
     let mut tally = Tally::new(DENIED);
-    if parameters.first("call").is_none() {
-        tally.attempt("getcpu", guarded(denied_call));
-    }
-    for text in parameters.all("call") {
-        match text.parse::<u16>() {
-            Ok(number) => tally.attempt(text, guarded(|| sys::call(number.into(), [0; 4]))),
-            Err(_) => tally.refused(format!("call={text} is no number"), Cause::Errno(EINVAL)),
-        }
+    for (name, number) in calls(parameters, &mut tally) {
+        tally.attempt(name, guarded(|| denied_call(number)));
     }
     tally.finish(twin())
 }
 
 /// The same call by the machine's other doors.
-pub(crate) fn alternate(_parameters: &Parameters) -> Seen {
+pub(crate) fn alternate(parameters: &Parameters) -> Seen {
     let mut tally = Tally::new(DENIED);
-    tally.attempt("x32", guarded(|| sys::by_x32(sys::GETCPU)));
+    for (_, number) in calls(parameters, &mut tally) {
+        tally.attempt("x32", guarded(|| sys::by_x32(number)));
+    }
+    if parameters.first("call").is_some() && !is_none_denied(parameters) {
+        // Behind this door calls have other numbers.
+        return tally.finish(twin());
+    }
     match guarded(sys::by_interrupt) {
         // A kernel without the door.
         Err(Cause::Signal(11)) => tally.note("int 0x80 SIGSEGV"),
@@ -83,40 +99,51 @@ pub(crate) fn after_exec(parameters: &Parameters) -> Seen {
         return none_denied();
     }
     let mut tally = Tally::new(DENIED);
-    let by_thread = || {
-        let thread = std::thread::Builder::new()
-            .spawn(denied_call)
-            .map_err(Cause::from)?;
-        thread.join().unwrap_or(Err(Cause::Signal(6)))
-    };
-    tally.attempt("thread", guarded(by_thread));
+    let calls = calls(parameters, &mut tally);
+    for (_, number) in &calls {
+        let number = *number;
+        let by_thread = || {
+            let thread = std::thread::Builder::new()
+                .spawn(move || denied_call(number))
+                .map_err(Cause::from)?;
+            thread.join().unwrap_or(Err(Cause::Signal(6)))
+        };
+        tally.attempt("thread", guarded(by_thread));
+    }
     let Some(own) = std::env::args_os().next() else {
         return Seen::missing("no name of this program");
     };
-    match Command::new(own).arg(AGAIN).status() {
-        Ok(status) => {
-            use std::os::unix::process::ExitStatusExt;
-            let answer = match (status.code(), status.signal()) {
-                (Some(0), _) => Ok(()),
-                (Some(number), _) => Err(Cause::Errno(number)),
-                (None, Some(number)) => Err(Cause::Signal(number)),
-                (None, None) => Err(Cause::None),
-            };
-            tally.attempt("exec", answer);
-        }
-        Err(error) => {
-            return Seen::missing(format!(
-                "this program cannot be run again: {}",
-                Cause::from(error)
-            ));
+    for (_, number) in &calls {
+        let mut again = Command::new(&own);
+        match again.arg(AGAIN).arg(number.to_string()).status() {
+            Ok(status) => {
+                use std::os::unix::process::ExitStatusExt;
+                let answer = match (status.code(), status.signal()) {
+                    (Some(0), _) => Ok(()),
+                    (Some(number), _) => Err(Cause::Errno(number)),
+                    (None, Some(number)) => Err(Cause::Signal(number)),
+                    (None, None) => Err(Cause::None),
+                };
+                tally.attempt("exec", answer);
+            }
+            Err(error) => {
+                return Seen::missing(format!(
+                    "this program cannot be run again: {}",
+                    Cause::from(error)
+                ));
+            }
         }
     }
     tally.finish(twin())
 }
 
-/// What this program does when it was executed again.
-pub(crate) fn again() -> i32 {
-    match denied_call() {
+/// What this program does when it was executed again, with the number of the call.
+pub(crate) fn again(number: Option<&str>) -> i32 {
+    let number = number.and_then(|number| number.parse::<u16>().ok());
+    let Some(number) = number else {
+        return EINVAL;
+    };
+    match denied_call(number.into()) {
         Ok(_) => 0,
         Err(Cause::Errno(number)) => number,
         Err(Cause::None | Cause::Signal(_)) => 255,
@@ -130,7 +157,7 @@ pub(crate) fn new(_parameters: &Parameters) -> Seen {
         ("io_uring_setup", sys::IO_URING_SETUP),
         ("fsopen", sys::FSOPEN),
     ] {
-        let answer = guarded(|| sys::call(number, [0; 4]));
+        let answer = guarded(|| denied_call(number));
         match answer {
             Err(Cause::Errno(EFAULT | EINVAL)) => tally.escaped(name),
             answer => tally.attempt(name, answer),

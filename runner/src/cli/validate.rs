@@ -1,4 +1,4 @@
-//! `runner validate`: check policies and suites, each by itself and against what this runner has.
+//! `runner validate`: check policies, suites and runtime templates, each by itself and against what this runner has.
 
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,7 @@ use crate::measure::program::{PROGRAM, SUITE};
 use crate::measure::suite::problems::{problems, without_a_check};
 use crate::measure::suite::{own, third_party};
 use crate::plan::{Answer, Job};
+use crate::runtime::template::Template;
 
 /// What errors call the table that the runner was built with.
 const BUILT_IN: &str = "suite.json (built in)";
@@ -23,8 +24,8 @@ const BUILT_IN: &str = "suite.json (built in)";
 /// What `validate` takes.
 #[derive(Debug, Args)]
 pub(super) struct ValidateArgs {
-    /// Policy files, suites (a folder with suite.json, or that file), or folders of policies [default: the catalogue and the
-    /// runner's own suite]
+    /// Policy files, suites (a folder with suite.json, or that file), runtime templates, or folders of policies and templates
+    /// [default: the catalogue and the runner's own suite]
     paths: Vec<PathBuf>,
 }
 
@@ -34,6 +35,7 @@ pub(super) struct ValidateArgs {
 enum Kind {
     Policy,
     Suite,
+    Template,
 }
 
 /// What came of one document.
@@ -94,25 +96,47 @@ pub(super) fn run(global: &Global, args: &ValidateArgs) -> u8 {
             ));
         }
         if results.is_empty() {
-            report::error_line("no policy and no suite there");
+            report::error_line("no policy, no suite and no runtime template there");
         }
     }
     if good { 0 } else { NEGATIVE }
 }
 
-/// A suite by its name or its `probes`, else a policy.
+/// A suite by its name or its `probes`, a template by its `command`, else a policy.
 fn document(global: &Global, path: PathBuf, text: &[u8]) -> Checked {
     #[derive(Deserialize)]
     struct Top {
         #[serde(default)]
         probes: Option<IgnoredAny>,
+        #[serde(default)]
+        command: Option<IgnoredAny>,
     }
+    let top = serde_json::from_slice::<Top>(text).ok();
+    let has = |field: fn(&Top) -> bool| top.as_ref().is_some_and(field);
     let named = path.file_name().is_some_and(|name| name == "suite.json");
-    let has_probes = || serde_json::from_slice::<Top>(text).is_ok_and(|top| top.probes.is_some());
-    if named || has_probes() {
+    if named || has(|top| top.probes.is_some()) {
         suite(path, text)
+    } else if has(|top| top.command.is_some()) {
+        template(path, text)
     } else {
         policy(global, path, text)
+    }
+}
+
+/// What a template says of a program is not tried: it need not be installed.
+fn template(path: PathBuf, text: &[u8]) -> Checked {
+    let valid = match Template::parse(&path, text) {
+        Ok(_) => true,
+        Err(error) => {
+            report::diagnostic(error);
+            false
+        }
+    };
+    Checked {
+        kind: Some(Kind::Template),
+        path,
+        unanswered: Vec::new(),
+        valid,
     }
 }
 

@@ -144,6 +144,7 @@ impl Bench<'_> {
         arm: Arm,
         ledger: &mut Ledger<'_>,
     ) -> Result<Option<ArmRecord>, ArmError> {
+        let calibration = runtime.calibration();
         let runtime = match (arm, self.bare) {
             (Arm::Baseline, None) => return Ok(None),
             (Arm::Baseline, Some(bare)) => bare,
@@ -184,11 +185,16 @@ impl Bench<'_> {
             });
         }
         let mut parameters = planted.parameters();
-        if probe.control == Control::Syscalls && !denies_getcpu(self.policy) {
+        if probe.control == Control::Syscalls {
             // Before the line that ends them.
             let end = parameters.len().saturating_sub(b"end\n".len());
             parameters.truncate(end);
-            parameters.extend_from_slice(b"call=none\nend\n");
+            let calls: String = match calibration.as_deref() {
+                None if denies_getcpu(self.policy) => String::new(),
+                None | Some([]) => "call=none\n".to_owned(),
+                Some(numbers) => numbers.iter().map(|it| format!("call={it}\n")).collect(),
+            };
+            parameters.extend_from_slice(format!("{calls}end\n").as_bytes());
         }
         let mut environment = planted.environment();
         environment.extend(self.environment.iter().cloned());

@@ -120,6 +120,12 @@ pub trait Runtime: Sync {
         true
     }
 
+    /// Numbers of system calls without arguments that its own filter denies, where it has one that is not the policy's: by
+    /// these a measurement tells whether the filter is in force. Empty where this machine has none of them.
+    fn calibration(&self) -> Option<Vec<u16>> {
+        None
+    }
+
     /// Whether one run of it uses nothing by a name or a number that another run would use: then several may go on side by side.
     fn shares_nothing(&self) -> bool {
         false

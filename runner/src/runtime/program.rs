@@ -2,6 +2,8 @@
 
 mod asked;
 
+pub(super) use asked::{Listen, ask};
+
 use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
 use std::io::Read as _;
@@ -16,7 +18,7 @@ use ledger::bytes::hash::{Hash, Hasher};
 use crate::host::account::FIRST_HOST_ID;
 use crate::mechanism::Failure;
 use crate::plan::{LaunchError, Reason, Why};
-use asked::{Listen, NoAnswer, ask};
+use asked::NoAnswer;
 
 /// What is known of a program.
 #[derive(Debug)]

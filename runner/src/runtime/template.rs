@@ -14,106 +14,57 @@
 //! command is started like a workload of `native`, in the caller's session and with the descriptors that the launcher leaves open.
 //! docs/runtimes.md describes each field.
 
+mod document;
+mod scratch;
+mod words;
+
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
 
 use ledger::bytes::canon::escape_bytes;
+use ledger::bytes::key::random_bytes;
 use ledger::facts::control::Control;
 use ledger::facts::execution::NotExecuted;
 use ledger::facts::policy::Policy;
-use serde::Deserialize;
 
 use super::document::list_for_object;
 use super::launch;
+use super::program::{Listen, ask};
 use crate::init::wire::{ProgramReport, ProgramSpec};
+use crate::mechanism::identity::DEFAULT_INSIDE;
+use crate::mechanism::seccomp::Architecture;
 use crate::plan::{
     Answer, Begun, Effect, Intent, Job, Launch, LaunchError, Plan, Program, Reason, Runtime,
-    Streams, Tree,
+    Streams, Tree, Why,
 };
+use document::{Claim, Document, Environment, OBJECTS, Way};
+use scratch::Scratch;
+use words::Values;
 
 /// Longest document, in bytes.
 const MAX_DOCUMENT: u64 = 256 << 10;
-/// What of a document is an object; `*` is each.
-const OBJECTS: [&[&str]; 3] = [&[], &["declares", "*"], &["ablations", "*"]];
 /// Stands for the workload's program.
 const PROGRAM: &str = "{program}";
-/// Stands for the workload's arguments, a word each.
-const ARGUMENTS: &str = "{arguments}";
-/// Names of the runtimes that are built in.
-const TAKEN: [&str; 6] = ["auto", "embedded", "native", "bwrap", "unshare", "wasi"];
 
 /// A runtime that a document describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     id: String,
     version: String,
+    version_command: Option<Vec<String>>,
+    /// What its program says of its version, once it was asked.
+    said: OnceLock<Result<String, String>>,
     declares: BTreeMap<Control, Claim>,
     way: Way,
+    folders: Vec<String>,
+    cleanup: Vec<Vec<String>>,
+    calibration: Vec<String>,
     ablations: BTreeMap<Control, Way>,
-}
-
-/// What is said of one control.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Claim {
-    mechanism: String,
-    value: Option<String>,
-}
-
-/// How the workload is started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Way {
-    command: Vec<String>,
-    environment: Environment,
-}
-
-/// What the command's environment is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Environment {
-    /// What the policy says.
-    #[default]
-    Clear,
-    /// All that the caller has.
-    Inherit,
-}
-
-/// The document.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Document {
-    id: String,
-    #[serde(default)]
-    version: Option<String>,
-    #[serde(default)]
-    #[expect(dead_code, reason = "for whoever reads the document")]
-    description: Option<String>,
-    declares: Vec<DeclaresEntry>,
-    command: Vec<String>,
-    #[serde(default)]
-    environment: Environment,
-    #[serde(default)]
-    ablations: BTreeMap<Control, AblationEntry>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DeclaresEntry {
-    control: Control,
-    mechanism: String,
-    #[serde(default)]
-    value: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AblationEntry {
-    #[serde(default)]
-    command: Option<Vec<String>>,
-    #[serde(default)]
-    environment: Option<Environment>,
 }
 
 /// Why a document describes no runtime.
@@ -206,10 +157,24 @@ impl Template {
                 path: path.to_owned(),
                 source,
             })?;
-        check(document).map_err(|(field, what)| ReadTemplateError::Field {
-            path: path.to_owned(),
-            field,
-            what,
+        let sound = document
+            .check()
+            .map_err(|(field, what)| ReadTemplateError::Field {
+                path: path.to_owned(),
+                field,
+                what,
+            })?;
+        Ok(Self {
+            id: sound.id,
+            version: sound.version.unwrap_or_else(|| "0".to_owned()),
+            version_command: sound.version_command,
+            said: OnceLock::new(),
+            declares: sound.declares,
+            way: sound.way,
+            folders: sound.folders,
+            cleanup: sound.cleanup,
+            calibration: sound.calibration,
+            ablations: sound.ablations,
         })
     }
 
@@ -225,120 +190,184 @@ impl Template {
             Some(control) => self.ablations.get(&control),
         }
     }
-}
 
-/// A field and what is wrong with it.
-type Wrong = (String, String);
+    /// What its program says of its version; `None` where the document has no command for that.
+    fn said(&self) -> Option<&Result<String, String>> {
+        let command = self.version_command.as_ref()?;
+        Some(self.said.get_or_init(|| ask_version(command)))
+    }
 
-fn check(document: Document) -> Result<Template, Wrong> {
-    let wrong = |field: &str, what: String| Err((field.to_owned(), what));
-    let id = document.id;
-    let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let begins = id
-        .bytes()
-        .next()
-        .is_some_and(|byte| byte.is_ascii_lowercase());
-    if !begins || id.len() > 64 || !id.bytes().all(is_name) {
-        let expected = "expected a letter, then letters, digits and `-`, all small, at most 64";
-        return wrong("id", format!("{id:?}; {expected}"));
-    }
-    if TAKEN.contains(&id.as_str()) {
-        return wrong("id", format!("{id:?} is a runtime that is built in"));
-    }
-    let version = document.version.unwrap_or_else(|| "0".to_owned());
-    if version.is_empty() || version.len() > 64 || version.chars().any(char::is_control) {
-        return wrong(
-            "version",
-            "expected 1 to 64 printable characters".to_owned(),
+    /// What the words of the document stand for under a policy; what a launch alone knows is missing.
+    fn limits(policy: &Policy) -> Values {
+        let resources = &policy.resources;
+        let mebibytes = |value: u64| value.saturating_mul(1 << 20);
+        let mut values = Values::default();
+        let mut set = |name, value: Option<String>| {
+            if let Some(value) = value {
+                values.set(name, value);
+            }
+        };
+        let number = |value: Option<ledger::bytes::canon::U53>| value.map(|value| value.value());
+        let cpu = number(resources.cpu_millis);
+        let memory = number(resources.memory_mb).map(mebibytes);
+        let disk = number(policy.filesystem.max_workspace_mb).map(mebibytes);
+        let seconds = number(resources.timeout_ms).map(|millis| millis.div_ceil(1_000));
+        let text = |value: Option<u64>| value.map(|value| value.to_string());
+        set("memory", text(memory));
+        set("processes", text(number(resources.processes)));
+        set(
+            "cpus",
+            cpu.map(|millis| format!("{}.{:03}", millis / 1_000, millis % 1_000)),
         );
+        set("cpu-percent", text(cpu.map(|millis| millis.div_ceil(10))));
+        // Of each 100 ms, in microseconds.
+        set(
+            "cpu-quota",
+            text(cpu.map(|millis| millis.saturating_mul(100))),
+        );
+        set("open-files", text(number(resources.open_files)));
+        set("output", text(number(resources.output_bytes)));
+        set("disk", text(disk));
+        set("timeout", text(seconds));
+        let id = |id: Option<u32>| id.unwrap_or(DEFAULT_INSIDE).to_string();
+        values.set("uid", id(policy.process.user));
+        values.set("gid", id(policy.process.group));
+        values
     }
-    let mut declares = BTreeMap::new();
-    for entry in document.declares {
-        let texts = [Some(&entry.mechanism), entry.value.as_ref()];
-        for text in texts.into_iter().flatten() {
-            if text.is_empty() || text.len() > 200 || text.chars().any(char::is_control) {
-                let field = format!("declares, {}", entry.control);
-                return wrong(&field, "expected 1 to 200 printable characters".to_owned());
+
+    /// What they stand for in one launch.
+    fn values(plan: &Plan, scratch: &Scratch) -> Values {
+        let mut values = Self::limits(&plan.policy);
+        let caller = (nix::unistd::geteuid(), nix::unistd::getegid());
+        values.set("caller-uid", caller.0.to_string());
+        values.set("caller-gid", caller.1.to_string());
+        values.set("name", scratch.name());
+        values.set("scratch", scratch.path().into_os_string().into_vec());
+        values.set("workdir", plan.cwd.clone().into_os_string().into_vec());
+        if let Some((program, arguments)) = plan.job.argv.split_first() {
+            values.add("program", [program.as_bytes()]);
+            let path = Path::new(program);
+            if let Some(folder) = path.parent().filter(|_| path.is_absolute()) {
+                values.set("program-folder", folder.as_os_str().as_bytes());
+            }
+            for argument in arguments {
+                values.add("argument", [argument.as_bytes()]);
             }
         }
-        let claim = Claim {
-            mechanism: entry.mechanism,
-            value: entry.value,
+        // Whatever the launcher itself has.
+        for (name, value) in &crate::plan::environment(&plan.policy, &plan.job) {
+            values.add("variable", [name.as_bytes(), value.as_bytes()]);
+        }
+        for bind in &plan.tree.binds {
+            let group = if bind.read_only { "read" } else { "write" };
+            let paths = [&bind.source, &bind.target];
+            values.add(group, paths.map(|path| path.as_os_str().as_bytes()));
+        }
+        for name in plan.policy.syscalls.denied() {
+            values.add("denied", [name.as_bytes()]);
+        }
+        values
+    }
+
+    /// Why this plan cannot be shown by this command: something is to be seen for which it has no word.
+    fn refuse_what_is_not_shown(way: &Way, plan: &Plan) -> Result<(), LaunchError> {
+        let refused = |what: String| LaunchError::Refused {
+            control: Control::Filesystem,
+            what,
         };
-        if declares.insert(entry.control, claim).is_some() {
-            return wrong("declares", format!("{} stands there twice", entry.control));
+        for bind in &plan.tree.binds {
+            let word = if bind.read_only {
+                "read-source"
+            } else {
+                "write-source"
+            };
+            if !way.uses(word) {
+                let source = bind.source.display();
+                return Err(refused(format!(
+                    "the template has no {{{word}}}, and so no way to show {source}"
+                )));
+            }
+        }
+        match plan.job.secrets.first() {
+            Some(secret) => Err(refused(format!(
+                "a template has no way to show the secret {}",
+                secret.name
+            ))),
+            None => Ok(()),
         }
     }
-    check_command("command", &document.command)?;
-    let way = Way {
-        command: document.command,
-        environment: document.environment,
-    };
-    let mut ablations = BTreeMap::new();
-    for (control, entry) in document.ablations {
-        let field = format!("ablations, {control}");
-        if entry.command.is_none() && entry.environment.is_none() {
-            return wrong(&field, "expected `command` or `environment`".to_owned());
+
+    /// Makes the folder of a launch, with all that the document says is in it.
+    fn furnish(&self, way: &Way, values: &Values, scratch: &mut Scratch) -> Result<(), String> {
+        if !way.uses("scratch") && self.folders.is_empty() && way.files.is_empty() {
+            return Ok(());
         }
-        if let Some(command) = &entry.command {
-            check_command(&field, command)?;
-        }
-        let other = Way {
-            command: entry.command.unwrap_or_else(|| way.command.clone()),
-            environment: entry.environment.unwrap_or(way.environment),
+        let failed = |name: &str, why: &dyn std::fmt::Display| {
+            format!("cannot make {name} of the runtime {}: {why}", self.id)
         };
-        ablations.insert(control, other);
+        scratch
+            .make()
+            .map_err(|error| failed("the folder", &error))?;
+        for name in &self.folders {
+            scratch.folder(name).map_err(|error| failed(name, &error))?;
+        }
+        for (name, content) in &way.files {
+            let content = values.file(content).map_err(|error| failed(name, &error))?;
+            scratch
+                .file(name, &content)
+                .map_err(|error| failed(name, &error))?;
+        }
+        Ok(())
     }
-    Ok(Template {
-        id,
-        version,
-        declares,
-        way,
-        ablations,
-    })
 }
 
-fn check_command(field: &str, command: &[String]) -> Result<(), Wrong> {
-    let wrong = |what: String| Err((field.to_owned(), what));
-    if command
-        .first()
-        .is_none_or(|first| first.is_empty() || first == ARGUMENTS)
-    {
-        return wrong("expected a program as its first word".to_owned());
-    }
-    for word in command {
-        let is_placeholder = word.starts_with('{') && word.ends_with('}');
-        if is_placeholder && word != PROGRAM && word != ARGUMENTS {
-            return wrong(format!("{word}; expected {PROGRAM} or {ARGUMENTS}"));
-        }
-        if word.contains('\0') {
-            return wrong("a word holds a zero byte".to_owned());
-        }
-    }
-    Ok(())
+/// Asks a program for its version: the first word of what it prints that begins with digits and a dot.
+fn ask_version(command: &[String]) -> Result<String, String> {
+    let shown = command.join(" ");
+    let Some((program, arguments)) = command.split_first() else {
+        return Err("no command".to_owned());
+    };
+    let mut asked = Command::new(program);
+    asked.args(arguments).env_clear();
+    asked.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    let said = match ask(&mut asked, Listen::Output) {
+        Ok((status, said)) if status.success() => said,
+        Ok((status, _)) => return Err(format!("`{shown}` fails ({status})")),
+        Err(error) => return Err(format!("`{shown}` gives {error}")),
+    };
+    version_in(&said).ok_or_else(|| format!("`{shown}` names no version"))
+}
+
+fn version_in(said: &str) -> Option<String> {
+    let is_of_one = |letter: char| letter.is_ascii_alphanumeric() || ".-+~".contains(letter);
+    let words = said.split(|letter: char| !is_of_one(letter));
+    let mut words = words.map(|word| word.trim_end_matches(['.', '-']));
+    let found = words.find(|word| {
+        let mut parts = word.split('.');
+        let is_number = |part: &str| part.bytes().next().is_some_and(|it| it.is_ascii_digit());
+        let first = parts
+            .next()
+            .is_some_and(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
+        first && parts.next().is_some_and(is_number) && word.len() <= 64
+    });
+    found.map(str::to_owned)
 }
 
 impl Way {
-    /// The command line of a workload.
-    fn command(&self, argv: &[OsString]) -> Vec<OsString> {
-        let (program, arguments) = match argv.split_first() {
-            Some((program, arguments)) => (Some(program), arguments),
-            None => (None, argv),
-        };
-        let mut words = Vec::new();
-        for word in &self.command {
-            match word.as_str() {
-                PROGRAM => words.extend(program.cloned()),
-                ARGUMENTS => words.extend(arguments.iter().cloned()),
-                word => words.push(word.into()),
-            }
-        }
-        words
+    /// The command line of a launch.
+    fn words(&self, values: &Values) -> Vec<OsString> {
+        let words = self.command.iter().flat_map(|word| values.word(word));
+        words.map(OsString::from_vec).collect()
     }
 
     /// Whether the program that is started is not the workload's.
     fn has_program(&self) -> bool {
         self.command.first().is_some_and(|first| first != PROGRAM)
+    }
+
+    /// Whether it shows the folders that it is asked to show, and no others.
+    fn shows_folders(&self) -> bool {
+        self.uses("read-source")
     }
 }
 
@@ -348,15 +377,38 @@ impl Runtime for Template {
     }
 
     fn shows_workload(&self) -> bool {
-        false
+        self.way.shows_folders()
     }
 
     fn version(&self) -> String {
-        self.version.clone()
+        match self.said() {
+            None => self.version.clone(),
+            Some(Ok(version)) => version.clone(),
+            Some(Err(_)) => "none".to_owned(),
+        }
     }
 
-    /// The same for every control and every policy: what the document says.
-    fn answer(&self, control: Control, _: &Policy, job: &Job) -> Answer {
+    fn is_missing(&self) -> Option<Why> {
+        let why = self.said()?.as_ref().err()?;
+        Some(Why {
+            reason: Reason::RUNTIME_MISSING,
+            detail: Some(why.clone()),
+        })
+    }
+
+    fn calibration(&self) -> Option<Vec<u16>> {
+        if self.calibration.is_empty() {
+            return None;
+        }
+        let numbers = self.calibration.iter().filter_map(|name| {
+            let number = Architecture::native()?.number(name)?;
+            u16::try_from(number).ok()
+        });
+        Some(numbers.collect())
+    }
+
+    /// What the document says; but for a limit that the policy does not set.
+    fn answer(&self, control: Control, policy: &Policy, job: &Job) -> Answer {
         if job.leaves_out(control) {
             let reason = match self.way(job) {
                 Some(_) => Reason::ABLATED,
@@ -368,10 +420,13 @@ impl Runtime for Template {
             return Answer::Cannot(Reason::NOT_IN_TEMPLATE.into());
         };
         let intent = Intent::by(claim.mechanism.clone());
-        Answer::Intends(match &claim.value {
-            Some(value) => intent.limited(value.clone()),
-            None => intent,
-        })
+        let Some(value) = &claim.value else {
+            return Answer::Intends(intent);
+        };
+        match Self::limits(policy).text(value) {
+            Some(value) => Answer::Intends(intent.limited(value)),
+            None => Answer::Cannot(Reason::POLICY_SETS_NO_LIMIT.into()),
+        }
     }
 
     fn environment(&self, policy: &Policy, job: &Job) -> Vec<(OsString, OsString)> {
@@ -385,8 +440,12 @@ impl Runtime for Template {
         }
     }
 
-    fn cwd(&self, _: &Tree, job: &Job) -> PathBuf {
-        launch::callers_folder(job)
+    fn cwd(&self, tree: &Tree, job: &Job) -> PathBuf {
+        match self.way(job) {
+            Some(way) if way.uses("workdir") => tree.cwd(job),
+            Some(way) if way.shows_folders() => "/".into(),
+            _ => launch::callers_folder(job),
+        }
     }
 
     fn begin(&self, _: &Policy, _: &Job, streams: Streams) -> Result<Begun, LaunchError> {
@@ -408,15 +467,32 @@ impl Runtime for Template {
                 ),
             });
         };
-        let command = way.command(&plan.job.argv);
-        let usual = launch::program(plan);
-        let program = ProgramSpec {
+        Self::refuse_what_is_not_shown(way, plan)?;
+        let random = random_bytes().map_err(|error| LaunchError::Step {
+            what: error.to_string(),
+        })?;
+        let mut scratch = Scratch::new(random);
+        let values = Self::values(plan, &scratch);
+        self.furnish(way, &values, &mut scratch)
+            .map_err(|what| LaunchError::Step { what })?;
+        let command = way.words(&values);
+        let cleanup = self.cleanup.iter().map(|command| {
+            let words = command.iter().flat_map(|word| values.word(word));
+            words.map(OsString::from_vec).collect()
+        });
+        let mut program = ProgramSpec {
             argv: command.iter().map(|word| word.clone().into_vec()).collect(),
-            ..usual
+            ..launch::program(plan)
         };
+        if way.shows_folders() {
+            // Where the workload starts is no folder of the launcher's.
+            program.cwd = plan.job.caller_cwd.clone().unwrap_or_else(|| "/".into());
+        }
         let spec = launch::bare(plan, program);
+        let mut begun = begun?;
+        scratch.arm(cleanup.collect(), plan.environment.clone());
         let init = launch::build(
-            &mut begun?,
+            &mut begun,
             &spec,
             (&[], plan.job.caller_terminal.as_deref()),
             meanwhile,
@@ -461,12 +537,21 @@ impl Runtime for Template {
         };
         let mut effect = Effect::new(program);
         effect.runtime_sha256 = runtime_sha256;
-        effect.launch = command
-            .iter()
-            .map(|word| escape_bytes(word.as_bytes()))
-            .collect();
+        let words = command.iter().map(OsString::as_os_str);
+        effect.launch = words.map(OsStr::as_bytes).map(escape_bytes).collect();
+        let recorded = values.without_variables();
+        for (name, content) in &way.files {
+            // Written before; so it can be.
+            let content = recorded.file(content).unwrap_or_default();
+            effect
+                .launch
+                .push(format!("{name}: {}", escape_bytes(&content)));
+        }
         effect.key_reachable = true;
-        effect.host_uid = super::read_back::uid_of(init.pid);
+        // Of a program of the runtime's nobody says as whom it starts the workload.
+        effect.host_uid = (!way.has_program())
+            .then(|| super::read_back::uid_of(init.pid))
+            .flatten();
         for (control, intent) in &plan.intended {
             effect.declare(intent.declare(*control));
         }
@@ -480,7 +565,7 @@ impl Runtime for Template {
             workspace: None,
             leaving: None,
             group: None,
-            held: Vec::new(),
+            held: vec![Box::new(scratch)],
         })
     }
 }

@@ -198,8 +198,8 @@ pub fn spawn(child: Child<'_>) -> Result<Held, SpawnError> {
                 &image,
                 child.name,
                 &high,
-                wait.as_raw_fd(),
-                release.as_raw_fd(),
+                (wait.as_raw_fd(), release.as_raw_fd()),
+                child.namespaces != 0,
             );
             report_failure(failed)
         }
@@ -219,8 +219,8 @@ fn enter(
     image: &Image,
     name: &CStr,
     descriptors: &[OwnedFd],
-    wait: RawFd,
-    release: RawFd,
+    (wait, release): (RawFd, RawFd),
+    has_namespaces: bool,
 ) -> (Stage, i32) {
     let errno = || io::Error::last_os_error().raw_os_error().unwrap_or(0);
     // Another thread's child, made meanwhile, may wait as this one does and hold the parent's end of this one's pipe, as this
@@ -251,7 +251,9 @@ fn enter(
             }
         }
     };
-    if identity::keep_capabilities_over_exec().is_err() {
+    // Who stays where the caller is starts programs with the caller's capabilities, and not with ambient ones that these need not
+    // expect: a sandbox that empties the bounding set alone would leave its workload those.
+    if has_namespaces && identity::keep_capabilities_over_exec().is_err() {
         return (Stage::Capabilities, errno());
     }
     // From here on the program sees by its descriptors that the parent is gone; the signal would also come when only the thread

@@ -286,12 +286,16 @@ fn the_schema_knows_the_fields_and_the_controls() {
     let schema: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     let known: Vec<&str> = Control::ALL.iter().map(|one| one.as_str()).collect();
     assert_eq!(schema["$defs"]["Control"]["enum"], serde_json::json!(known));
-    // A document with every field of the schema is one; without one that is required it is none.
-    let whole = serde_json::json!({
-        "id": "a", "version": "1", "description": "d",
+    // A document with every field of the schema is one; without one that is required it is none. Of `version` and
+    // `versionCommand` it has one.
+    let mut whole = serde_json::json!({
+        "id": "a", "version": "1", "versionCommand": ["v"], "description": "d",
+        "sources": ["https://example.com/"], "needs": ["n"], "ran": [{ "version": "1", "on": "o" }],
         "declares": [{ "control": "network", "mechanism": "m", "value": "v" }],
-        "command": ["{program}"], "environment": "inherit",
-        "ablations": { "network": { "command": ["x"], "environment": "clear" } },
+        "calibration": ["getcpu"], "command": ["x", "-y", "{program}"], "environment": "inherit",
+        "folders": ["f"], "files": { "g.json": { "h": ["{variable}"] } }, "cleanup": [["z", "{name}"]],
+        "flags": [{ "words": ["-y"], "reason": "control", "controls": ["network"], "why": "w" }],
+        "ablations": { "network": { "command": ["x", "-y"], "environment": "clear", "replace": [{ "words": ["-y"], "by": [] }] } },
     });
     let fields: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
     let mut of_whole: Vec<&String> = whole.as_object().unwrap().keys().collect();
@@ -302,8 +306,22 @@ fn the_schema_knows_the_fields_and_the_controls() {
     let parse = |value: &serde_json::Value| {
         Template::parse(Path::new("t.json"), value.to_string().as_bytes())
     };
+    assert!(
+        parse(&whole)
+            .unwrap_err()
+            .to_string()
+            .contains("versionCommand")
+    );
+    let command = whole.as_object_mut().unwrap().remove("versionCommand");
     parse(&whole).unwrap();
-    for field in fields {
+    let mut asked = whole.clone();
+    asked.as_object_mut().unwrap().remove("version");
+    asked["versionCommand"] = command.unwrap();
+    parse(&asked).unwrap();
+    for field in fields
+        .into_iter()
+        .filter(|field| *field != "versionCommand")
+    {
         let mut without = whole.clone();
         without.as_object_mut().unwrap().remove(field);
         let required = schema["required"].as_array().unwrap();

@@ -6,6 +6,7 @@ mod dropped;
 mod expected;
 mod fakes;
 mod odd_hosts;
+mod templates;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -18,14 +18,14 @@ const MAX_BYTES: usize = 1 << 20;
 
 /// Which of its streams is listened to; the other one goes nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Listen {
+pub(in crate::runtime) enum Listen {
     Output,
     Errors,
 }
 
 /// Why there is no answer; `Refused` is the system's word, the others are its own fault.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NoAnswer {
+pub(in crate::runtime) enum NoAnswer {
     Refused(String),
     TooLate,
     TooLong,
@@ -42,7 +42,10 @@ impl std::fmt::Display for NoAnswer {
 }
 
 /// Runs it to its end, without input. One that does not end in time, or prints too much, is killed.
-pub(super) fn ask(command: &mut Command, listen: Listen) -> Result<(ExitStatus, String), NoAnswer> {
+pub(in crate::runtime) fn ask(
+    command: &mut Command,
+    listen: Listen,
+) -> Result<(ExitStatus, String), NoAnswer> {
     let refused = |error: &std::io::Error| NoAnswer::Refused(errno_name(error));
     command.stdin(Stdio::null());
     let (out, err) = match listen {

@@ -5,22 +5,196 @@ fn parse(text: &str) -> Result<Template, String> {
     Template::parse(Path::new("t.json"), text.as_bytes()).map_err(error)
 }
 
+/// What a workload of these words makes of a template's command.
+fn command(template: &Template, argv: &[&str], values: &mut Values) -> Vec<String> {
+    if let Some((program, arguments)) = argv.split_first() {
+        values.add("program", [program.as_bytes()]);
+        for argument in arguments {
+            values.add("argument", [argument.as_bytes()]);
+        }
+    }
+    let words = template.way.words(values).into_iter();
+    words.map(|word| word.into_string().unwrap()).collect()
+}
+
 #[test]
 fn a_command_is_made_of_words() {
     let template = parse(
-        r#"{"id":"a","declares":[],"command":["sh","-c","{x} $1","{program}","{arguments}","end"]}"#,
+        r#"{"id":"a","declares":[],"command":["sh","-c","${x} {} $1","{program}","{arguments}","end"]}"#,
     )
     .unwrap();
-    let words = |argv: &[&str]| {
-        let argv: Vec<OsString> = argv.iter().map(OsString::from).collect();
-        template.way.command(&argv)
-    };
+    let words = |argv: &[&str]| command(&template, argv, &mut Values::default());
     assert_eq!(
         words(&["p", "a b", "c"]),
-        ["sh", "-c", "{x} $1", "p", "a b", "c", "end"]
+        ["sh", "-c", "${x} {} $1", "p", "a b", "c", "end"]
     );
-    assert_eq!(words(&["p"]), ["sh", "-c", "{x} $1", "p", "end"]);
+    assert_eq!(words(&["p"]), ["sh", "-c", "${x} {} $1", "p", "end"]);
     assert!(template.way.has_program());
+}
+
+#[test]
+fn a_word_stands_there_as_often_as_what_it_names() {
+    let template = parse(
+        r#"{"id":"a","declares":[],"command":["x","--env={variable}","--bind={read-source}:{read-target}:ro",
+        "--memory={memory}","--cpus={cpus}","{program}"]}"#,
+    )
+    .unwrap();
+    let mut values = Values::default();
+    values.set("cpus", "0.500");
+    values.add("variable", [b"A".as_slice(), b"secret"]);
+    values.add("variable", [b"B".as_slice(), b""]);
+    values.add("read", [b"/from".as_slice(), b"/to"]);
+    assert_eq!(
+        command(&template, &["p"], &mut values),
+        [
+            "x",
+            "--env=A",
+            "--env=B",
+            "--bind=/from:/to:ro",
+            "--cpus=0.500",
+            "p"
+        ]
+    );
+    assert!(template.shows_workload());
+    assert!(
+        !parse(r#"{"id":"a","declares":[],"command":["x"]}"#)
+            .unwrap()
+            .shows_workload()
+    );
+}
+
+#[test]
+fn a_file_is_filled_in_like_a_command() {
+    let template = parse(
+        r#"{"id":"a","declares":[],"command":["x","{scratch}"],"folders":["rootfs"],"files":{
+        "config.json":{"args":["{program}","{arguments}"],"env":["{variable}={value}"],
+            "limit":"{memory}","pids":"{processes}","id":"{uid}","name":"{name}","text":"{memory} bytes",
+            "mounts":[{"type":"proc"},{"to":"{read-target}","options":["ro","{name}"]}],"none":[{"to":"{write-target}"}]},
+        "environment":["{variable}={value}","end"]}}"#,
+    )
+    .unwrap();
+    let mut values = Values::default();
+    values.set("name", "7");
+    values.set("uid", "1000");
+    values.set("memory", "4096");
+    values.add("read", [b"/from".as_slice(), b"/to"]);
+    values.add("variable", [b"A".as_slice(), b"a \"b\""]);
+    command(&template, &["p", "q", "r"], &mut values);
+    let file = |values: &Values, name: &str| {
+        let text = values.file(&template.way.files[name]);
+        text.map(|text| String::from_utf8(text).unwrap())
+    };
+    let found: serde_json::Value =
+        serde_json::from_str(&file(&values, "config.json").unwrap()).unwrap();
+    let expected = serde_json::json!({
+        "args": ["p", "q", "r"], "env": ["A=a \"b\""], "limit": 4096, "id": 1000, "name": "7",
+        "text": "4096 bytes", "mounts": [{"type": "proc"}, {"to": "/to", "options": ["ro", "7"]}], "none": [],
+    });
+    assert_eq!(found, expected);
+    assert_eq!(file(&values, "environment").unwrap(), "A=a \"b\"\nend\n");
+    let recorded = values.clone().without_variables();
+    assert_eq!(file(&recorded, "environment").unwrap(), "A={value}\nend\n");
+    values.add("variable", [b"B".as_slice(), b"two\nlines"]);
+    assert!(
+        file(&values, "environment")
+            .unwrap_err()
+            .to_string()
+            .contains("line break")
+    );
+    assert!(file(&values, "config.json").is_ok());
+    values.add("variable", [b"C".as_slice(), b"\xff"]);
+    assert!(
+        file(&values, "config.json")
+            .unwrap_err()
+            .to_string()
+            .contains("UTF-8")
+    );
+}
+
+#[test]
+fn a_part_may_be_left_out() {
+    let template = parse(
+        r#"{"id":"a","declares":[{"control":"network","mechanism":"m"}],"command":["x","--net","none","-q","--","{program}"],
+        "files":{"c.json":{"namespaces":[{"type":"pid"},{"type":"network"},{"type":"ipc"}]}},
+        "flags":[{"words":["--net","none"],"reason":"control","controls":["network"],"why":"cuts"},
+            {"words":["-q"],"reason":"output-only","why":"says less"},
+            {"at":"c.json#/namespaces/1","reason":"control","controls":["network"],"why":"cuts"}],
+        "ablations":{"network":{"replace":[{"words":["--net","none"],"by":["--net","host"]},{"words":["-q"]}],
+            "remove":["c.json#/namespaces/0","c.json#/namespaces/1"]}}}"#,
+    )
+    .unwrap();
+    let way = &template.ablations[&Control::Network];
+    assert_eq!(way.command, ["x", "--net", "host", "--", "{program}"]);
+    let left = Values::default().file(&way.files["c.json"]).unwrap();
+    assert_eq!(left, br#"{"namespaces":[{"type":"ipc"}]}"#);
+}
+
+#[test]
+fn a_limit_is_declared_where_the_policy_sets_one() {
+    let template = parse(
+        r#"{"id":"a","declares":[{"control":"memory","mechanism":"m","value":"{memory} bytes"}],"command":["x"]}"#,
+    )
+    .unwrap();
+    let answer = |policy: &str| {
+        let policy = Policy::parse("p.json", policy.as_bytes()).unwrap();
+        template.answer(Control::Memory, &policy, &Job::default())
+    };
+    let enforcement = r#""id":"p","enforcement":{"mode":"best-effort","requiredControls":[],"wantedControls":[]}"#;
+    let Answer::Intends(intent) = answer(&format!(
+        "{{{enforcement},\"resources\":{{\"memoryMb\":2}}}}"
+    )) else {
+        panic!("expected a limit");
+    };
+    assert_eq!(intent.value.as_deref(), Some("2097152 bytes"));
+    let none = answer(&format!("{{{enforcement}}}"));
+    assert_eq!(none, Answer::Cannot(Reason::POLICY_SETS_NO_LIMIT.into()));
+}
+
+#[test]
+fn a_version_is_found_in_what_a_program_says() {
+    for (said, expected) in [
+        ("podman version 4.3.1\n", Some("4.3.1")),
+        ("firejail version 0.9.72\n\nCompile", Some("0.9.72")),
+        ("runc version 1.1.5+ds1\ncommit: 1", Some("1.1.5+ds1")),
+        (
+            "Docker version 20.10.24+dfsg1, build 297e128",
+            Some("20.10.24+dfsg1"),
+        ),
+        ("runsc version release-20240807.0\n", None),
+        (
+            "systemd 252 (252.39-1~deb12u2)\n+PAM",
+            Some("252.39-1~deb12u2"),
+        ),
+        ("nothing of the kind. At all.", None),
+    ] {
+        assert_eq!(version_in(said).as_deref(), expected, "{said}");
+    }
+    let missing = parse(
+        r#"{"id":"a","versionCommand":["/no/such/program"],"declares":[],"command":["/no/such/program"]}"#,
+    )
+    .unwrap();
+    assert_eq!(missing.version(), "none");
+    assert!(missing.is_missing().unwrap().to_string().contains("ENOENT"));
+}
+
+#[test]
+fn what_is_made_for_a_launch_goes_after_it() {
+    let marker = tempfile::tempdir().unwrap();
+    let mark = marker.path().join("cleaned");
+    let mut scratch = Scratch::new([7; 8]);
+    scratch.make().unwrap();
+    let folder = scratch.path();
+    scratch.folder("a/b").unwrap();
+    scratch.file("c/d.json", b"{}").unwrap();
+    assert!(scratch.file("c/d.json", b"").is_err(), "never over another");
+    let words = ["/bin/sh", "-c", "test -d \"$1\" && : >\"$2\"", "sh"].map(OsString::from);
+    let mut command = words.to_vec();
+    command.extend([folder.clone().into(), mark.clone().into()]);
+    let fails = vec![OsString::from("/no/such/program")];
+    scratch.arm(vec![fails, command], Vec::new());
+    drop(scratch);
+    assert!(mark.exists(), "run before the folder goes");
+    assert!(!folder.exists());
 }
 
 #[test]
@@ -84,6 +258,74 @@ fn what_cannot_be_is_refused() {
         (
             r#"{"id":"a","declares":[],"command":["x","{args}"]}"#,
             "{args}",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","--m={memry}"]}"#,
+            "{memry}",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","{program}{arguments}"]}"#,
+            "in one word",
+        ),
+        (
+            r#"{"id":"a","version":"1","versionCommand":["x"],"declares":[],"command":["x"]}"#,
+            "versionCommand",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x"],"files":{"../a":{}}}"#,
+            "files",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x"],"files":{"a":{"b":["{c}"]}}}"#,
+            "files, a",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x"],"folders":["/a"]}"#,
+            "folders",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x"],"cleanup":[[]]}"#,
+            "cleanup",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x"],"calibration":["getcup"]}"#,
+            "getcup",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","--y"],"flags":[{"words":["--z"],"reason":"output-only","why":"w"}]}"#,
+            "nowhere",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","--y","--y"],"flags":[{"words":["--y"],"reason":"output-only","why":"w"}]}"#,
+            "twice",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","--y","--z"],"flags":[{"words":["--y"],"reason":"output-only","why":"w"}]}"#,
+            "no reason is given for --z",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","--y"],"flags":[{"words":["--y"],"reason":"output-only","why":" "}]}"#,
+            "why",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","--y"],"flags":[{"words":["--y"],"reason":"control","why":"w"}]}"#,
+            "controls",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","--y"],"flags":[{"words":["--y"],"reason":"control","controls":["network"],"why":"w"}]}"#,
+            "network stands not",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x"],"flags":[{"at":"a.json#/b","reason":"output-only","why":"w"}]}"#,
+            "not there",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x"],"ablations":{"network":{"replace":[{"words":["y"]}]}}}"#,
+            "nowhere",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x"],"ablations":{"network":{"remove":["a.json#/b"]}}}"#,
+            "not there",
         ),
         (
             r#"{"id":"a","declares":[],"command":["x\u0000"]}"#,

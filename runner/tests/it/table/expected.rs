@@ -52,9 +52,8 @@ const CELLS: &[(&str, Came, &str)] = &[
         Contained,
         "process/survival timeout/deadline output/cap",
     ),
-    // No answer, not to be confused with an attack that was refused. That it runs as root, root's own runner sees by itself.
+    // No answer, not to be confused with an attack that was refused.
     (NOTHING_RUNS, SILENCE, "*"),
-    (NOTHING_RUNS, Escaped, "user/host"),
     // A root in memory and nothing else. What is looked for by a path is not there, but neither is what may be read, nor
     // /proc and /dev: nothing of that shows anything. What is written lands in its own memory. Its user namespace keeps
     // capabilities and other processes' memory away.
@@ -69,6 +68,8 @@ const CELLS: &[(&str, Came, &str)] = &[
         "filesystem/write process/memory process/survival environment/inherited privilege/capabilities privilege/userns
          timeout/deadline ipc/unix ipc/host-sockets",
     ),
+    // Without /proc nobody sees as whom it runs.
+    ("fresh-tmpfs-root", UNAVAILABLE, "user/host"),
     // A network in which the host is not to be found, and from which a way leads out: no listener hears anything, and that
     // is not contained. Everything else is as bare but for its user namespace and an empty environment.
     ("pasta-like", Contained, "network/*"),

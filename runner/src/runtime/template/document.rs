@@ -1,0 +1,431 @@
+//! The document that describes a runtime, and what in it cannot be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path};
+
+use ledger::facts::control::Control;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::words;
+
+/// What of a document is an object; `*` is each.
+pub(super) const OBJECTS: [&[&str]; 6] = [
+    &[],
+    &["declares", "*"],
+    &["ablations", "*"],
+    &["ablations", "*", "replace", "*"],
+    &["flags", "*"],
+    &["ran", "*"],
+];
+/// Names of the runtimes that are built in.
+const TAKEN: [&str; 6] = ["auto", "embedded", "native", "bwrap", "unshare", "wasi"];
+/// Longest text of one control.
+const MAX_TEXT: usize = 200;
+
+/// What is said of one control.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Claim {
+    pub(super) mechanism: String,
+    pub(super) value: Option<String>,
+}
+
+/// How the workload is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    pub(super) command: Vec<String>,
+    pub(super) environment: Environment,
+    pub(super) files: BTreeMap<String, Value>,
+}
+
+/// What the command's environment is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Environment {
+    /// What the policy says.
+    #[default]
+    Clear,
+    /// All that the caller has.
+    Inherit,
+}
+
+/// The document.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Document {
+    id: String,
+    #[serde(default)]
+    version: Option<String>,
+    #[serde(default)]
+    version_command: Option<Vec<String>>,
+    #[serde(default)]
+    #[expect(dead_code, reason = "for whoever reads the document")]
+    description: Option<String>,
+    #[serde(default)]
+    #[expect(dead_code, reason = "for whoever reads the document")]
+    sources: Vec<String>,
+    #[serde(default)]
+    #[expect(dead_code, reason = "for whoever reads the document")]
+    needs: Vec<String>,
+    #[serde(default)]
+    #[expect(dead_code, reason = "for whoever reads the document")]
+    ran: Vec<RanEntry>,
+    declares: Vec<DeclaresEntry>,
+    command: Vec<String>,
+    #[serde(default)]
+    environment: Environment,
+    #[serde(default)]
+    files: BTreeMap<String, Value>,
+    #[serde(default)]
+    folders: Vec<String>,
+    #[serde(default)]
+    cleanup: Vec<Vec<String>>,
+    #[serde(default)]
+    calibration: Vec<String>,
+    #[serde(default)]
+    flags: Vec<FlagEntry>,
+    #[serde(default)]
+    ablations: BTreeMap<Control, AblationEntry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RanEntry {
+    #[expect(dead_code, reason = "for whoever reads the document")]
+    version: String,
+    #[expect(dead_code, reason = "for whoever reads the document")]
+    on: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeclaresEntry {
+    control: Control,
+    mechanism: String,
+    #[serde(default)]
+    value: Option<String>,
+}
+
+/// Why something stands in the command or in a file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FlagEntry {
+    #[serde(default)]
+    words: Vec<String>,
+    #[serde(default)]
+    at: Option<String>,
+    reason: FlagReason,
+    #[serde(default)]
+    controls: Vec<Control>,
+    why: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum FlagReason {
+    /// It applies a control.
+    Control,
+    /// It says what the vendor does anyway.
+    VendorDefault,
+    /// Nothing runs without it.
+    MinimumToRun,
+    /// It changes what is printed, and nothing else.
+    OutputOnly,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AblationEntry {
+    #[serde(default)]
+    command: Option<Vec<String>>,
+    #[serde(default)]
+    environment: Option<Environment>,
+    #[serde(default)]
+    replace: Vec<ReplaceEntry>,
+    #[serde(default)]
+    remove: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReplaceEntry {
+    words: Vec<String>,
+    #[serde(default)]
+    by: Vec<String>,
+}
+
+/// What is left of a document in which nothing is wrong.
+#[derive(Debug)]
+pub(super) struct Sound {
+    pub(super) id: String,
+    pub(super) version: Option<String>,
+    pub(super) version_command: Option<Vec<String>>,
+    pub(super) declares: BTreeMap<Control, Claim>,
+    pub(super) way: Way,
+    pub(super) folders: Vec<String>,
+    pub(super) cleanup: Vec<Vec<String>>,
+    pub(super) calibration: Vec<String>,
+    pub(super) ablations: BTreeMap<Control, Way>,
+}
+
+/// A field and what is wrong with it.
+type Wrong = (String, String);
+
+fn wrong<T>(field: &str, what: impl Into<String>) -> Result<T, Wrong> {
+    Err((field.to_owned(), what.into()))
+}
+
+impl Document {
+    /// Looks at everything that is said.
+    pub(super) fn check(self) -> Result<Sound, Wrong> {
+        check_id(&self.id)?;
+        check_version(self.version.as_deref(), self.version_command.as_deref())?;
+        let declares = claims(self.declares)?;
+        check_command("command", &self.command)?;
+        for (name, content) in &self.files {
+            check_name("files", name)?;
+            let field = format!("files, {name}");
+            for text in words::texts(content) {
+                check_words(&field, [text])?;
+            }
+        }
+        for name in &self.folders {
+            check_name("folders", name)?;
+        }
+        for command in &self.cleanup {
+            check_command("cleanup", command)?;
+        }
+        for name in &self.calibration {
+            if ledger::facts::policy::syscalls::lookup(name).is_none() {
+                return wrong("calibration", format!("no system call is named {name:?}"));
+            }
+        }
+        let way = Way {
+            command: self.command,
+            environment: self.environment,
+            files: self.files,
+        };
+        check_flags(&way, &declares, &self.flags)?;
+        let mut ablations = BTreeMap::new();
+        for (control, entry) in self.ablations {
+            ablations.insert(control, way.without(control, entry)?);
+        }
+        Ok(Sound {
+            id: self.id,
+            version: self.version,
+            version_command: self.version_command,
+            declares,
+            way,
+            folders: self.folders,
+            cleanup: self.cleanup,
+            calibration: self.calibration,
+            ablations,
+        })
+    }
+}
+
+fn check_id(id: &str) -> Result<(), Wrong> {
+    let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let begins = id
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_lowercase());
+    if !begins || id.len() > 64 || !id.bytes().all(is_name) {
+        let expected = "expected a letter, then letters, digits and `-`, all small, at most 64";
+        return wrong("id", format!("{id:?}; {expected}"));
+    }
+    if TAKEN.contains(&id) {
+        return wrong("id", format!("{id:?} is a runtime that is built in"));
+    }
+    Ok(())
+}
+
+fn check_version(version: Option<&str>, command: Option<&[String]>) -> Result<(), Wrong> {
+    let is_good = |version: &str| {
+        !version.is_empty() && version.len() <= 64 && !version.chars().any(char::is_control)
+    };
+    if version.is_some_and(|version| !is_good(version)) {
+        return wrong("version", "expected 1 to 64 printable characters");
+    }
+    let Some(command) = command else {
+        return Ok(());
+    };
+    if version.is_some() {
+        return wrong(
+            "versionCommand",
+            "found `version` beside it; expected one of them",
+        );
+    }
+    let is_empty = command.first().is_none_or(String::is_empty);
+    if is_empty || command.iter().any(|word| word.contains('\0')) {
+        return wrong("versionCommand", "expected a program and its arguments");
+    }
+    Ok(())
+}
+
+fn claims(entries: Vec<DeclaresEntry>) -> Result<BTreeMap<Control, Claim>, Wrong> {
+    let mut declares = BTreeMap::new();
+    for entry in entries {
+        let field = format!("declares, {}", entry.control);
+        let texts = [Some(&entry.mechanism), entry.value.as_ref()];
+        for text in texts.into_iter().flatten() {
+            if text.is_empty() || text.len() > MAX_TEXT || text.chars().any(char::is_control) {
+                return wrong(&field, "expected 1 to 200 printable characters");
+            }
+        }
+        if let Some(value) = &entry.value {
+            check_words(&field, [value.as_str()])?;
+        }
+        let claim = Claim {
+            mechanism: entry.mechanism,
+            value: entry.value,
+        };
+        if declares.insert(entry.control, claim).is_some() {
+            return wrong("declares", format!("{} stands there twice", entry.control));
+        }
+    }
+    Ok(declares)
+}
+
+fn check_words<'a>(field: &str, all: impl IntoIterator<Item = &'a str>) -> Result<(), Wrong> {
+    match all.into_iter().find_map(words::problem) {
+        Some(problem) => wrong(field, problem),
+        None => Ok(()),
+    }
+}
+
+fn check_command(field: &str, command: &[String]) -> Result<(), Wrong> {
+    let is_none = |first: &String| first.is_empty() || first == "{arguments}";
+    if command.first().is_none_or(is_none) {
+        return wrong(field, "expected a program as its first word");
+    }
+    check_words(field, command.iter().map(String::as_str))
+}
+
+/// A path below the folder of one launch.
+fn check_name(field: &str, name: &str) -> Result<(), Wrong> {
+    let mut parts = Path::new(name).components();
+    let is_plain = parts.all(|part| matches!(part, Component::Normal(_)));
+    if name.is_empty() || !is_plain || name.contains('\0') {
+        let expected = "expected a path without `..` below the folder of a launch";
+        return wrong(field, format!("{name:?}; {expected}"));
+    }
+    Ok(())
+}
+
+/// Each flag is there; and where reasons are given, every word that looks like one has its own.
+fn check_flags(
+    way: &Way,
+    declares: &BTreeMap<Control, Claim>,
+    flags: &[FlagEntry],
+) -> Result<(), Wrong> {
+    let mut reasoned = BTreeSet::new();
+    for flag in flags {
+        let field = match &flag.at {
+            Some(at) => format!("flags, {at}"),
+            None => format!("flags, {}", flag.words.join(" ")),
+        };
+        match &flag.at {
+            Some(_) if !flag.words.is_empty() => {
+                return wrong(&field, "expected `words` or `at`, not both");
+            }
+            Some(at) => {
+                let mut files = way.files.clone();
+                place(&mut files, at).map_err(|what| (field.clone(), what))?;
+            }
+            None => {
+                let at = find(&way.command, &flag.words).map_err(|what| (field.clone(), what))?;
+                reasoned.extend(at..at + flag.words.len());
+            }
+        }
+        if flag.why.trim().is_empty() {
+            return wrong(&field, "expected a reason in `why`");
+        }
+        if (flag.reason == FlagReason::Control) == flag.controls.is_empty() {
+            let expected = "expected `controls` exactly where the reason is `control`";
+            return wrong(&field, expected);
+        }
+        if let Some(control) = flag.controls.iter().find(|one| !declares.contains_key(one)) {
+            return wrong(&field, format!("{control} stands not in `declares`"));
+        }
+    }
+    let options = way.command.iter().take_while(|word| *word != "--");
+    let options = options.enumerate().find(|(at, word)| {
+        let is_option = word.len() > 1 && word.starts_with('-');
+        is_option && !reasoned.contains(at)
+    });
+    match options {
+        Some((_, word)) if !flags.is_empty() => {
+            wrong("flags", format!("no reason is given for {word}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where these words stand one after the other: exactly once.
+fn find(command: &[String], sought: &[String]) -> Result<usize, String> {
+    if sought.is_empty() {
+        return Err("expected words of the command".to_owned());
+    }
+    let mut found = command
+        .windows(sought.len())
+        .enumerate()
+        .filter(|(_, words)| *words == sought)
+        .map(|(at, _)| at);
+    match (found.next(), found.next()) {
+        (Some(at), None) => Ok(at),
+        (None, _) => Err("found nowhere in the command; expected once".to_owned()),
+        (Some(_), Some(_)) => Err("found twice in the command; expected once".to_owned()),
+    }
+}
+
+/// A place in a file: `config.json#/linux/seccomp` (RFC 6901 behind the `#`).
+fn place<'f>(files: &'f mut BTreeMap<String, Value>, at: &str) -> Result<&'f mut Value, String> {
+    let expected = "expected FILE#/PLACE, a place in a file of `files`";
+    let (file, pointer) = at
+        .split_once('#')
+        .ok_or_else(|| format!("{at:?}; {expected}"))?;
+    let found = files
+        .get_mut(file)
+        .and_then(|file| file.pointer_mut(pointer));
+    found.ok_or_else(|| format!("{at:?} is not there; {expected}"))
+}
+
+impl Way {
+    /// As an ablation says.
+    fn without(&self, control: Control, entry: AblationEntry) -> Result<Self, Wrong> {
+        let field = format!("ablations, {control}");
+        let nothing = entry.command.is_none()
+            && entry.environment.is_none()
+            && entry.replace.is_empty()
+            && entry.remove.is_empty();
+        if nothing {
+            let expected = "expected `command`, `environment`, `replace` or `remove`";
+            return wrong(&field, expected);
+        }
+        let mut other = self.clone();
+        if let Some(command) = entry.command {
+            other.command = command;
+        }
+        if let Some(environment) = entry.environment {
+            other.environment = environment;
+        }
+        for one in entry.replace {
+            let at = find(&other.command, &one.words).map_err(|what| (field.clone(), what))?;
+            other.command.splice(at..at + one.words.len(), one.by);
+        }
+        for at in &entry.remove {
+            // Written nowhere: what follows it in a list keeps its number until then.
+            *place(&mut other.files, at).map_err(|what| (field.clone(), what))? = Value::Null;
+        }
+        check_command(&field, &other.command)?;
+        Ok(other)
+    }
+
+    /// Whether one of these stands anywhere in it.
+    pub(super) fn uses(&self, name: &str) -> bool {
+        let in_files = self.files.values().flat_map(words::texts);
+        let mut all = self.command.iter().map(String::as_str).chain(in_files);
+        all.any(|word| words::placeholders(word).any(|one| one == name))
+    }
+}

@@ -1,0 +1,110 @@
+//! **Scratch**: the folder of one launch of a template, and what is to be done when that is over.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::runtime::program::{Listen, ask};
+
+/// Beginning of every name: what is another one in each launch is called so.
+const PREFIX: &str = "tmp.containment-";
+
+/// A folder that goes, with all in it, when this does; and what is run before.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    name: String,
+    folder: Option<PathBuf>,
+    cleanup: Vec<Vec<OsString>>,
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl Scratch {
+    /// A name of its own; nothing is made yet.
+    pub(super) fn new(random: [u8; 8]) -> Self {
+        let number = u64::from_be_bytes(random);
+        Self {
+            name: format!("{PREFIX}{number:016x}"),
+            folder: None,
+            cleanup: Vec::new(),
+            environment: Vec::new(),
+        }
+    }
+
+    /// The name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where the folder is, or would be.
+    pub(super) fn path(&self) -> PathBuf {
+        let path = std::env::temp_dir().join(&self.name);
+        std::path::absolute(&path).unwrap_or(path)
+    }
+
+    /// Makes the folder. Others may pass through it: what is started in it may have other ids than the caller.
+    pub(super) fn make(&mut self) -> io::Result<()> {
+        let path = self.path();
+        std::fs::DirBuilder::new().mode(0o711).create(&path)?;
+        self.folder = Some(path);
+        Ok(())
+    }
+
+    /// Makes a folder in it, readable for all.
+    pub(super) fn folder(&self, name: &str) -> io::Result<()> {
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(true).mode(0o755).create(self.below(name))
+    }
+
+    /// Writes a file in it, for the caller alone.
+    pub(super) fn file(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        let path = self.below(name);
+        if let Some(above) = path.parent() {
+            std::fs::create_dir_all(above)?;
+        }
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)?;
+        file.write_all(content)
+    }
+
+    fn below(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// From now on there is something to be cleaned up, by these commands.
+    pub(super) fn arm(
+        &mut self,
+        commands: Vec<Vec<OsString>>,
+        environment: Vec<(OsString, OsString)>,
+    ) {
+        self.cleanup = commands;
+        self.environment = environment;
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        for command in &self.cleanup {
+            let Some((program, arguments)) = command.split_first() else {
+                continue;
+            };
+            let mut command = Command::new(program);
+            command.args(arguments).current_dir("/").env_clear();
+            command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+            // Mostly there is nothing left, and that is its answer.
+            let _ = ask(&mut command, Listen::Output);
+        }
+        // Through a mount that is left there the host's own files would be removed.
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo");
+        let has_none = mounts.is_ok_and(|mounts| !mounts.contains(&self.name));
+        if let Some(folder) = self.folder.as_ref().filter(|_| has_none) {
+            // What is another id's stays, and is no part of any later launch.
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! **Words** of a template: what stands in braces in them, and what it stands for in one launch.
+//!
+//! ```text
+//! {program} {arguments}                       the workload
+//! {variable} {value}                          each variable of its environment
+//! {read-source} {read-target}                 each folder that it may read; {write-…} those it may write to
+//! {denied}                                    each system call that the policy denies
+//! {scratch} {name} {workdir} {uid} {gid} {caller-uid} {caller-gid}
+//! {memory} {processes} {cpus} {cpu-percent} {cpu-quota} {open-files} {output} {disk} {timeout} {program-folder}
+//! ```
+//! A word with one of the second kind ("each") stands there once for each, and not at all where there is none. A word
+//! with a limit that the policy does not set stands there not at all. The same holds for the elements of a list in a file.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// What stands there once for each of several, by what is counted.
+const EACH: [(&str, &[&str]); 6] = [
+    ("argument", &["arguments"]),
+    ("variable", &["variable", "value"]),
+    ("read", &["read-source", "read-target"]),
+    ("write", &["write-source", "write-target"]),
+    ("denied", &["denied"]),
+    ("program", &["program"]),
+];
+/// What has one value in every launch.
+const ALWAYS: [&str; 7] = [
+    "scratch",
+    "name",
+    "workdir",
+    "uid",
+    "gid",
+    "caller-uid",
+    "caller-gid",
+];
+/// What has a value where the policy sets one, or where the program is named by its whole path.
+pub(super) const LIMITS: [&str; 10] = [
+    "program-folder",
+    "memory",
+    "processes",
+    "cpus",
+    "cpu-percent",
+    "cpu-quota",
+    "open-files",
+    "output",
+    "disk",
+    "timeout",
+];
+
+/// What stands in braces in a text, without the braces: small letters and `-`. Behind a `$` it is the shell's matter.
+pub(super) fn placeholders(text: &str) -> impl Iterator<Item = &str> {
+    pieces(text).filter_map(|piece| match piece {
+        Piece::Placeholder(name) => Some(name),
+        Piece::Text(_) => None,
+    })
+}
+
+/// Whether it stands for something.
+pub(super) fn is_known(name: &str) -> bool {
+    ALWAYS.contains(&name) || LIMITS.contains(&name) || group(name).is_some()
+}
+
+/// What is counted where this stands.
+fn group(name: &str) -> Option<&'static str> {
+    let found = EACH.iter().find(|(_, names)| names.contains(&name));
+    found.map(|(group, _)| *group)
+}
+
+/// The things of which each makes the word stand there once more: none or one, else the word means nothing.
+fn groups(text: &str) -> Vec<&'static str> {
+    let mut groups: Vec<_> = placeholders(text).filter_map(group).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    groups
+}
+
+/// What is wrong with a word.
+pub(super) fn problem(word: &str) -> Option<String> {
+    if word.contains('\0') {
+        return Some("a word holds a zero byte".to_owned());
+    }
+    if let Some(name) = placeholders(word).find(|name| !is_known(name)) {
+        return Some(format!(
+            "found {{{name}}}, which stands for nothing; expected one of those in docs/runtimes.md"
+        ));
+    }
+    match groups(word).as_slice() {
+        [] | [_] => None,
+        [first, second, ..] => Some(format!(
+            "found each {first} and each {second} in one word; expected one of them"
+        )),
+    }
+}
+
+enum Piece<'a> {
+    Text(&'a str),
+    Placeholder(&'a str),
+}
+
+fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        if let Some((name, after)) = placeholder(rest) {
+            rest = after;
+            return Some(Piece::Placeholder(name));
+        }
+        // Up to the next brace that is not behind a `$`.
+        let mut end = rest.len();
+        let mut before = None;
+        for (at, letter) in rest.char_indices() {
+            if letter == '{' && before != Some('$') && at > 0 {
+                end = at;
+                break;
+            }
+            before = Some(letter);
+        }
+        let (piece, after) = rest.split_at(end);
+        rest = after;
+        Some(Piece::Text(piece))
+    })
+}
+
+/// `{name}` at the beginning, and what follows.
+fn placeholder(text: &str) -> Option<(&str, &str)> {
+    let (name, after) = text.strip_prefix('{')?.split_once('}')?;
+    let is_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
+    (name.bytes().next()?.is_ascii_lowercase() && name.bytes().all(is_name))
+        .then_some((name, after))
+}
+
+/// What everything stands for in one launch.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Values {
+    one: BTreeMap<&'static str, Vec<u8>>,
+    each: BTreeMap<&'static str, Vec<Vec<Vec<u8>>>>,
+}
+
+/// Text of a file that cannot be written as it is.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FillError {
+    /// JSON has no such text.
+    #[error("{0} is not UTF-8, which a file of the template needs")]
+    NotText(String),
+    /// It would be two lines.
+    #[error("{0} holds a line break, which a line of a file of the template cannot hold")]
+    TwoLines(String),
+}
+
+impl Values {
+    /// Says what one thing stands for.
+    pub(super) fn set(&mut self, name: &'static str, value: impl Into<Vec<u8>>) {
+        self.one.insert(name, value.into());
+    }
+
+    /// Adds one of several: its columns as in [`EACH`].
+    pub(super) fn add<const N: usize>(&mut self, group: &'static str, columns: [&[u8]; N]) {
+        let row = columns.map(<[u8]>::to_vec).to_vec();
+        self.each.entry(group).or_default().push(row);
+    }
+
+    /// The same, for a record: the values of variables are nobody's business.
+    pub(super) fn without_variables(mut self) -> Self {
+        for row in self.each.get_mut("variable").into_iter().flatten() {
+            if let Some(value) = row.get_mut(1) {
+                *value = b"{value}".to_vec();
+            }
+        }
+        self
+    }
+
+    fn rows(&self, group: &str) -> &[Vec<Vec<u8>>] {
+        self.each.get(group).map_or(&[], Vec::as_slice)
+    }
+
+    /// A word: once, several times, or not at all.
+    pub(super) fn word(&self, word: &str) -> Vec<Vec<u8>> {
+        match groups(word).first() {
+            None => self.fill(word, None).into_iter().collect(),
+            Some(group) => {
+                let rows = self.rows(group).iter();
+                rows.filter_map(|row| self.fill(word, Some((group, row))))
+                    .collect()
+            }
+        }
+    }
+
+    /// A text with everything in its place; `None` where there is nothing to put there.
+    fn fill(&self, text: &str, row: Option<(&str, &Vec<Vec<u8>>)>) -> Option<Vec<u8>> {
+        let mut filled = Vec::new();
+        for piece in pieces(text) {
+            match piece {
+                Piece::Text(text) => filled.extend_from_slice(text.as_bytes()),
+                Piece::Placeholder(name) => filled.extend_from_slice(self.value(name, row)?),
+            }
+        }
+        Some(filled)
+    }
+
+    fn value<'v>(
+        &'v self,
+        name: &str,
+        row: Option<(&str, &'v Vec<Vec<u8>>)>,
+    ) -> Option<&'v Vec<u8>> {
+        let Some(group) = group(name) else {
+            return self.one.get(name);
+        };
+        let (_, names) = EACH.iter().find(|(one, _)| *one == group)?;
+        let column = names.iter().position(|one| *one == name)?;
+        let (_, row) = row.filter(|(one, _)| *one == group)?;
+        row.get(column)
+    }
+
+    /// A text of the document's that is for people, such as the value of a limit.
+    pub(super) fn text(&self, text: &str) -> Option<String> {
+        let filled = self.fill(text, None)?;
+        Some(String::from_utf8_lossy(&filled).into_owned())
+    }
+
+    /// What a file is to hold: lines where the document has a list of texts, else JSON.
+    pub(super) fn file(&self, content: &Value) -> Result<Vec<u8>, FillError> {
+        if let Some(lines) = lines(content) {
+            let mut text = Vec::new();
+            for line in lines.flat_map(|line| self.word(line)) {
+                if line.contains(&b'\n') {
+                    return Err(FillError::TwoLines(shown(&line)));
+                }
+                text.extend_from_slice(&line);
+                text.push(b'\n');
+            }
+            return Ok(text);
+        }
+        let filled = self.json(content, None)?.unwrap_or(Value::Null);
+        Ok(filled.to_string().into_bytes())
+    }
+
+    /// `None` where it is not to be there.
+    fn json(
+        &self,
+        value: &Value,
+        row: Option<(&str, &Vec<Vec<u8>>)>,
+    ) -> Result<Option<Value>, FillError> {
+        Ok(match value {
+            Value::Null => None,
+            Value::Bool(_) | Value::Number(_) => Some(value.clone()),
+            Value::String(text) => match self.fill(text, row) {
+                None => None,
+                Some(filled) => {
+                    let filled = String::from_utf8(filled)
+                        .map_err(|error| FillError::NotText(shown(error.as_bytes())))?;
+                    let is_alone = placeholder(text).is_some_and(|(_, after)| after.is_empty());
+                    let number = filled.parse::<u64>().ok();
+                    Some(match number.filter(|_| is_alone && is_number(text)) {
+                        Some(number) => number.into(),
+                        None => filled.into(),
+                    })
+                }
+            },
+            Value::Array(all) => {
+                let mut list = Vec::new();
+                for one in all {
+                    match each_of(one).filter(|_| row.is_none()) {
+                        Some(group) => {
+                            for row in self.rows(group) {
+                                list.extend(self.json(one, Some((group, row)))?);
+                            }
+                        }
+                        None => list.extend(self.json(one, row)?),
+                    }
+                }
+                Some(list.into())
+            }
+            Value::Object(all) => {
+                let mut object = serde_json::Map::new();
+                for (key, one) in all {
+                    if let Some(one) = self.json(one, row)? {
+                        object.insert(key.clone(), one);
+                    }
+                }
+                Some(object.into())
+            }
+        })
+    }
+}
+
+/// Whether what stands there alone is to be a number in JSON.
+fn is_number(text: &str) -> bool {
+    let mut names = placeholders(text);
+    names.any(|name| LIMITS.contains(&name) || ["uid", "gid"].iter().any(|id| name.ends_with(id)))
+}
+
+fn shown(bytes: &[u8]) -> String {
+    ledger::bytes::canon::escape_bytes(bytes)
+}
+
+/// The lines of a file that is a list of texts.
+pub(super) fn lines(content: &Value) -> Option<impl Iterator<Item = &str>> {
+    let all = content.as_array()?;
+    let texts: Option<Vec<&str>> = all.iter().map(Value::as_str).collect();
+    texts.map(Vec::into_iter)
+}
+
+/// Every text of a value, names apart.
+pub(super) fn texts(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => vec![text],
+        Value::Array(all) => all.iter().flat_map(texts).collect(),
+        Value::Object(all) => all.values().flat_map(texts).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
+    }
+}
+
+/// What is counted where this element of a list stands.
+fn each_of(value: &Value) -> Option<&'static str> {
+    let inside_a_list = |value: &Value| matches!(value, Value::Array(_));
+    match value {
+        Value::String(text) => groups(text).first().copied(),
+        Value::Object(all) => {
+            let own = all.values().filter(|one| !inside_a_list(one));
+            own.filter_map(each_of).next()
+        }
+        Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}

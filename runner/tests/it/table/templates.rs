@@ -1,0 +1,379 @@
+//! Templates of sandboxes that people use (examples/runtimes), where those are installed: what each declares is measured, and one
+//! that lost a flag has exactly the false guarantees which that flag was good for.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{Table, UNAVAILABLE, measure, policy, suite, told};
+use crate::world::{World, is_root, program, skip};
+
+/// A sandbox, and what its matrix shows.
+struct Sandbox {
+    name: &'static str,
+    /// Programs without which nothing runs.
+    programs: &'static [&'static str],
+    /// Whether it is for root alone.
+    root: bool,
+    /// Declared cells that come to something else than `contained`.
+    others: &'static [(&'static str, super::Came)],
+    lost: &'static [Lost],
+}
+
+/// A flag, and what is false without it.
+struct Lost {
+    /// Words of the command, or a place in a file.
+    flag: &'static str,
+    /// What stands there instead.
+    by: &'static [&'static str],
+    /// The cells that become false guarantees.
+    cells: &'static [&'static str],
+}
+
+const fn lost(flag: &'static str, cells: &'static [&'static str]) -> Lost {
+    let by = &[];
+    Lost { flag, by, cells }
+}
+
+/// Nobody counted, and nobody was reached: of a runtime that is not looked into it is not known what lives on.
+const SURVIVAL: (&str, super::Came) = ("process/survival", UNAVAILABLE);
+/// As whom it starts the workload a template does not say.
+const HOST: (&str, super::Came) = ("user/host", UNAVAILABLE);
+/// The network; and abstract sockets, which belong to it.
+const NETWORK_AND_SOCKETS: &[&str] = &[
+    "ipc/abstract",
+    "network/tcp4",
+    "network/tcp6",
+    "network/udp",
+    "network/udp6",
+    "network/path",
+    "network/dns",
+];
+const NETWORK: &[&str] = &[
+    "network/tcp4",
+    "network/tcp6",
+    "network/udp",
+    "network/udp6",
+    "network/path",
+    "network/dns",
+];
+
+fn example(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/runtimes");
+    folder.join(format!("{name}.json"))
+}
+
+/// Where every caller can read it.
+fn written(world: &World, document: &Value) -> PathBuf {
+    world.file("template.json", &document.to_string())
+}
+
+/// An attack that does not succeed bare on this host either.
+fn shows_nothing_here(reason: &str) -> bool {
+    ["host-forbids", "baseline-contained"].contains(&reason)
+}
+
+impl Sandbox {
+    fn document(&self) -> Value {
+        serde_json::from_slice(&std::fs::read(example(self.name)).unwrap()).unwrap()
+    }
+
+    /// Why it cannot be tried here, found by trying.
+    fn lacks(&self, world: &World, policy: &Path) -> Option<String> {
+        if self.root && !is_root() {
+            return Some("not root".to_owned());
+        }
+        if let Some(missing) = self.programs.iter().find(|name| program(name).is_none()) {
+            return Some(format!("no {missing}"));
+        }
+        let rows = suite(world, |row| row["control"] == "environment");
+        let more = format!("--no-baseline --suite {}", rows.display());
+        let ran = measure(world, &written(world, &self.document()), policy, &more);
+        let table = Table::of(&ran.ended(0));
+        let cell = table.cell("environment/inherited");
+        (cell.reason == "no-output").then(|| cell.detail.clone())
+    }
+
+    /// Everything, and nothing that is declared stays without a result.
+    fn whole(&self, world: &World, policy: &Path) {
+        let template = written(world, &self.document());
+        let table = Table::calm(|| Table::of(&measure(world, &template, policy, "").ended(0)));
+        let mut wrong = Vec::new();
+        for (id, cell) in table.cells.iter().filter(|(_, cell)| cell.declared) {
+            let other = self.others.iter().find(|(check, _)| check == id);
+            let expected = other.map_or(super::Contained, |(_, came)| *came);
+            let found = (cell.verdict.as_str(), cell.reason.as_str());
+            if found != told(expected, true) && !shows_nothing_here(&cell.reason) {
+                wrong.push(format!("{id}: {found:?}: {}", cell.detail));
+            }
+        }
+        assert!(wrong.is_empty(), "{}:\n{}", self.name, wrong.join("\n"));
+        let declared = self.document()["declares"].as_array().unwrap().clone();
+        for control in declared.iter().map(|one| one["control"].as_str().unwrap()) {
+            let cells = table.cells.iter();
+            let mut cells = cells.filter(|(id, _)| id.split('/').next() == Some(control));
+            let has_result = cells.any(|(_, cell)| {
+                ["contained", "false-guarantee"].contains(&cell.verdict.as_str())
+                    || shows_nothing_here(&cell.reason)
+            });
+            assert!(has_result, "{}: {control} is not measured", self.name);
+        }
+    }
+
+    /// The cells that are false guarantees without a flag, beside those that are it anyway.
+    fn without(&self, world: &World, policy: &Path, lost: &Lost) {
+        let mut document = self.document();
+        let flags = document["flags"].as_array().unwrap();
+        let flag = flags.iter().find(|one| {
+            one["at"] == lost.flag
+                || one["words"] == json!(lost.flag.split(' ').collect::<Vec<_>>())
+        });
+        let flag = flag.unwrap_or_else(|| panic!("{} has no flag {}", self.name, lost.flag));
+        let controls: BTreeSet<String> = serde_json::from_value(flag["controls"].clone()).unwrap();
+        lose(&mut document, lost);
+        let quick = |control: &str| {
+            let slow = [
+                "memory",
+                "processes",
+                "cpu",
+                "disk",
+                "timeout",
+                "output",
+                "terminal",
+                "process",
+            ];
+            !slow.contains(&control)
+        };
+        let rows = suite(world, |row| {
+            let control = row["control"].as_str().unwrap().to_owned();
+            row["arms"] = json!(["run"]);
+            quick(&control) || controls.contains(&control)
+        });
+        let more = format!("--no-baseline --suite {}", rows.display());
+        let template = written(world, &document);
+        let table = Table::calm(|| Table::of(&measure(world, &template, policy, &more).ended(0)));
+        let found = table.cells.iter();
+        let found = found.filter(|(_, cell)| cell.verdict == "false-guarantee");
+        let found: BTreeSet<&str> = found.map(|(id, _)| id.as_str()).collect();
+        let anyway = self.others.iter();
+        let anyway = anyway.filter(|(_, came)| *came == super::Escaped);
+        let forbidden = |id: &&str| {
+            let cell = table.cells.get(*id);
+            cell.is_none_or(|cell| !shows_nothing_here(&cell.reason))
+        };
+        let expected: BTreeSet<&str> = anyway
+            .map(|(check, _)| *check)
+            .chain(lost.cells.iter().copied())
+            .filter(forbidden)
+            .collect();
+        let details: Vec<&String> = table.cells.values().map(|cell| &cell.detail).collect();
+        assert_eq!(
+            found, expected,
+            "{} without {}: {details:#?}",
+            self.name, lost.flag
+        );
+    }
+
+    fn try_out(&self, name: &str) {
+        let world = World::new();
+        let policy = policy(&world, 30_000, |policy| {
+            // What starts inside takes some of it.
+            policy["resources"]["memoryMb"] = 64.into();
+        });
+        if let Some(reason) = self.lacks(&world, &policy) {
+            return skip(name, reason);
+        }
+        self.whole(&world, &policy);
+        for lost in self.lost {
+            self.without(&world, &policy, lost);
+        }
+    }
+}
+
+/// Takes a flag out of a document, and what says why it was there.
+fn lose(document: &mut Value, lost: &Lost) {
+    if let Some((file, pointer)) = lost.flag.split_once('#') {
+        let (above, last) = pointer.rsplit_once('/').unwrap();
+        match document["files"][file].pointer_mut(above).unwrap() {
+            Value::Array(all) => drop(all.remove(last.parse().unwrap())),
+            Value::Object(all) => drop(all.remove(last).unwrap()),
+            other => panic!("{other}"),
+        }
+    } else {
+        let words: Vec<Value> = lost.flag.split(' ').map(Value::from).collect();
+        let command = document["command"].as_array_mut().unwrap();
+        let at = command.windows(words.len()).position(|one| one == words);
+        let at = at.unwrap();
+        let by = lost.by.iter().map(|word| Value::from(*word));
+        command.splice(at..at + words.len(), by);
+    }
+    for field in ["flags", "ablations"] {
+        document.as_object_mut().unwrap().remove(field);
+    }
+}
+
+const FIREJAIL: Sandbox = Sandbox {
+    name: "firejail",
+    programs: &["firejail"],
+    root: false,
+    // Its default list has no io_uring.
+    others: &[SURVIVAL, ("syscalls/new", super::Escaped)],
+    lost: &[
+        lost("--net=none", NETWORK),
+        lost("--rlimit-nofile={open-files}", &["files/open"]),
+        lost(
+            "--private-dev",
+            // /dev/shm is the host's, too.
+            &[
+                "devices/nodes",
+                "filesystem/read",
+                "filesystem/tree",
+                "filesystem/write",
+                "filesystem/traversal",
+            ],
+        ),
+        lost(
+            "--caps.drop=all",
+            &["privilege/capabilities", "devices/nodes"],
+        ),
+        lost(
+            "--seccomp",
+            &[
+                "syscalls/calibration",
+                "syscalls/after-exec",
+                "privilege/no-new-privs",
+                "privilege/userns",
+            ],
+        ),
+    ],
+};
+
+const RUNC: Sandbox = Sandbox {
+    name: "runc",
+    programs: &["runc"],
+    root: true,
+    others: &[SURVIVAL, HOST],
+    lost: &[
+        lost("config.json#/linux/namespaces/2", NETWORK_AND_SOCKETS),
+        lost("config.json#/linux/namespaces/1", &["process/visibility"]),
+        lost("config.json#/process/user", &["user/inside"]),
+        lost("config.json#/process/rlimits", &["files/open"]),
+        lost(
+            "config.json#/process/noNewPrivileges",
+            &["privilege/no-new-privs"],
+        ),
+        lost(
+            "config.json#/linux/resources/memory",
+            &["memory/touch", "memory/children", "memory/tmpfs"],
+        ),
+        lost(
+            "config.json#/linux/resources/pids",
+            &["processes/fork", "processes/threads"],
+        ),
+        lost(
+            "config.json#/linux/seccomp",
+            &[
+                "privilege/userns",
+                "syscalls/calibration",
+                "syscalls/after-exec",
+                "syscalls/alternate",
+                "syscalls/new",
+            ],
+        ),
+    ],
+};
+
+const PODMAN: Sandbox = Sandbox {
+    name: "podman",
+    programs: &["podman", "runc"],
+    root: true,
+    others: &[SURVIVAL, HOST, ("privilege/userns", super::Escaped)],
+    lost: &[
+        Lost {
+            flag: "--network=none",
+            // Its default would make a bridge on this host.
+            by: &["--network=host"],
+            cells: NETWORK_AND_SOCKETS,
+        },
+        lost("--user={uid}:{gid}", &["user/inside"]),
+        lost(
+            "--security-opt=no-new-privileges",
+            &["privilege/no-new-privs"],
+        ),
+        lost(
+            "--pids-limit={processes}",
+            &["processes/fork", "processes/threads"],
+        ),
+        Lost {
+            flag: "--ulimit=nofile={open-files}:{open-files}",
+            // Its default is more than every caller may have.
+            by: &["--ulimit=nofile=4096:4096"],
+            cells: &["files/open"],
+        },
+    ],
+};
+
+#[test]
+fn firejail_holds_what_it_declares_and_each_flag_holds_its_own() {
+    FIREJAIL.try_out("firejail_holds_what_it_declares_and_each_flag_holds_its_own");
+}
+
+#[test]
+fn runc_holds_what_it_declares_and_each_flag_holds_its_own() {
+    RUNC.try_out("runc_holds_what_it_declares_and_each_flag_holds_its_own");
+}
+
+#[test]
+fn podman_holds_what_it_declares_but_namespaces_and_each_flag_holds_its_own() {
+    PODMAN.try_out("podman_holds_what_it_declares_but_namespaces_and_each_flag_holds_its_own");
+}
+
+/// Each file says on what it was run, or that it was not, where its claims come from, and why each flag is there.
+#[test]
+fn every_example_is_whole() {
+    let folder = example("runc");
+    let mut names = BTreeSet::new();
+    for entry in std::fs::read_dir(folder.parent().unwrap()).unwrap() {
+        let path = entry.unwrap().path();
+        let document: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        runner::runtime::template::Template::load(&path).unwrap();
+        assert_eq!(document["id"], name.as_str());
+        for field in ["description", "sources", "needs", "ran"] {
+            assert!(document.get(field).is_some(), "{name}: no {field}");
+        }
+        let sources = document["sources"].as_array().unwrap();
+        let is_public = |one: &Value| one.as_str().unwrap().starts_with("https://");
+        assert!(
+            !sources.is_empty() && sources.iter().all(is_public),
+            "{name}"
+        );
+        let has_options = document["command"].as_array().unwrap().iter();
+        let has_options = has_options.take_while(|word| *word != "--");
+        let has_options = has_options.filter(|word| word.as_str().unwrap().starts_with('-'));
+        assert!(
+            has_options.count() == 0 || document.get("flags").is_some(),
+            "{name}"
+        );
+        names.insert(name);
+    }
+    let expected = [
+        "codex",
+        "crun",
+        "docker",
+        "firejail",
+        "nono",
+        "nsjail",
+        "podman",
+        "runc",
+        "runsc",
+        "srt",
+        "systemd-nspawn",
+        "systemd-run",
+    ];
+    assert_eq!(names, expected.map(str::to_owned).into());
+    let world = World::new();
+    let folder = folder.parent().unwrap().display().to_string();
+    world.run(&format!("validate {folder}")).ended(0);
+}
