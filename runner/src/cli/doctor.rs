@@ -7,6 +7,7 @@ use crate::host::capability::{Capability, Finding, try_all};
 use crate::mechanism::group;
 use crate::plan::{self, Input, Job, Plan, Runtime};
 use crate::runtime::bwrap::Bwrap;
+use crate::runtime::embedded::Embedded;
 use crate::runtime::unshare::Unshare;
 use crate::runtime::wasi::Wasi;
 
@@ -33,13 +34,14 @@ pub(super) fn run(global: &Global) -> u8 {
         essential && matches!(one.finding, Finding::Fails { .. })
     };
     let ready = !capabilities.iter().any(|one| lacks(&one));
+    let tier = Embedded::default().tier_by_trying();
     if global.is_json() {
         let rows: Vec<_> = capabilities.iter().map(row).collect();
         report::print_json(&serde_json::json!({
-            "schema": "runner/doctor/v1", "host": facts, "ready": ready, "capabilities": rows,
+            "schema": "runner/doctor/v1", "host": facts, "ready": ready, "tier": tier, "capabilities": rows,
         }));
     } else {
-        print_text(&facts, &capabilities, ready);
+        print_text(&facts, &capabilities, ready, tier);
     }
     if ready { 0 } else { NEGATIVE }
 }
@@ -145,7 +147,12 @@ fn row(one: &Capability) -> serde_json::Value {
     })
 }
 
-fn print_text(facts: &ledger::facts::host::HostFacts, capabilities: &[Capability], ready: bool) {
+fn print_text(
+    facts: &ledger::facts::host::HostFacts,
+    capabilities: &[Capability],
+    ready: bool,
+    tier: &str,
+) {
     let distribution = facts.distribution.as_deref().unwrap_or("no os-release");
     let mut text = format!(
         "kernel {} {}, {distribution}, uid {}\n\n",
@@ -165,10 +172,17 @@ fn print_text(facts: &ledger::facts::host::HostFacts, capabilities: &[Capability
             text.push_str(&format!("    {advice}\n"));
         }
     }
-    let verdict = if ready {
-        "the embedded sandbox can be built here"
-    } else {
-        "the embedded sandbox cannot be built here"
+    let verdict = match (ready, tier) {
+        (true, "no-proc") => {
+            "the embedded sandbox can be built here, in the tier no-proc: its /proc is an empty folder, as something is mounted over a \
+             part of the /proc outside"
+        }
+        (true, _) => "the embedded sandbox can be built here",
+        (false, "landlock") => {
+            "the embedded sandbox cannot be built here. What is left of it is the tier landlock: files, network, system calls and \
+             privilege are restricted and declared, process, user, ipc and timeout are not, so the policy standard is refused"
+        }
+        (false, _) => "the embedded sandbox cannot be built here",
     };
     text.push_str(&format!("\n{verdict}\n"));
     report::print(&text);

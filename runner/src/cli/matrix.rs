@@ -146,7 +146,8 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
         try_to_write(&ledgers::folder(global)?, file).map_err(MatrixError::ReportFile)?;
     }
     let state = ledgers::state_folder()?;
-    let folder = keep_program(&state, &program)?;
+    let (folder, _kept) = keep_program(&state, &program)?;
+    let folder = folder.as_path();
     let place = ledgers::Place::of(global)?;
     let stamp = ledgers::stamp()?;
     place.await_remains();
@@ -176,7 +177,7 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
     let bench = Bench {
         policy: &policy,
         suite: &suite,
-        program: &folder,
+        program: folder,
         bare: (!args.no_baseline).then_some(&native as &dyn Runtime),
         state: &state,
         six: &six,

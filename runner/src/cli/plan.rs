@@ -36,9 +36,10 @@ pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
         };
         let would = trial::would(runtime.as_ref(), &mut plan);
         let does_all = would == Would::Run && plan.missing().is_empty();
+        let is_whole = is_whole(runtime.as_ref());
         tried.push((runtime, plan, would));
-        if does_all {
-            // The first that can do all that is requested, else the first.
+        if does_all && is_whole {
+            // The first that can do all that is requested and is all that it can be, else the first.
             tried.rotate_right(1);
             break;
         }
@@ -61,6 +62,11 @@ pub(super) fn run(global: &Global, args: ExecArgs) -> u8 {
         Would::Refuse => REFUSED,
         Would::FailToLaunch => FAILED,
     }
+}
+
+/// Whether nothing of a runtime is missing here.
+fn is_whole(runtime: &dyn Runtime) -> bool {
+    runtime.tier().is_none_or(|tier| tier == "full")
 }
 
 fn asked(plan: &Plan, control: Control) -> &'static str {
@@ -96,7 +102,7 @@ fn print_json(plan: &Plan, runtime: &dyn Runtime, would: &Would) {
         .collect();
     report::print_json(&serde_json::json!({
         "schema": "runner/plan/v1",
-        "runtime": { "id": runtime.id(), "version": runtime.version() },
+        "runtime": { "id": runtime.id(), "version": runtime.version(), "tier": runtime.tier() },
         "policy": plan.policy.id,
         "mode": plan.policy.enforcement.mode,
         "refused": *would == Would::Refuse,
@@ -119,13 +125,21 @@ fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: Option<Option<Second>>
     let why = match chosen {
         None => String::new(),
         Some(None) if does_all => " (auto: it can do all that is requested)".to_owned(),
-        Some(Some(Second { id, lacks })) if does_all => {
+        Some(Some(Second { id, lacks })) if does_all && lacks.is_empty() => {
+            format!(" (auto: it can do all that is requested; {id} is less than whole here)")
+        }
+        Some(Some(Second { id, lacks })) if does_all && is_whole(runtime) => {
             format!(" (auto: it can do all that is requested; {id} cannot: {lacks})")
         }
+        Some(Some(_)) if does_all => " (auto: it can do all that is requested)".to_owned(),
         Some(_) => " (auto: no runtime can do all that is requested here)".to_owned(),
     };
+    let tier = match runtime.tier() {
+        Some(tier) if !is_whole(runtime) => format!(" in the tier {tier}"),
+        _ => String::new(),
+    };
     let mut text = format!(
-        "policy {} ({}), runtime {}{why}\n\n",
+        "policy {} ({}), runtime {}{tier}{why}\n\n",
         plan.policy.id,
         plan.policy.enforcement.mode,
         runtime.id()
@@ -158,6 +172,9 @@ fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: Option<Option<Second>>
         Shape::Ephemeral if runtime.id() == MODULES => {
             text.push_str("files: these folders and nothing else\n")
         }
+        _ if runtime.keeps_paths() => text.push_str(
+            "files: system folders read-only at their own paths, and a folder of this run's own for /workspace and /tmp\n",
+        ),
         Shape::Ephemeral => {
             text.push_str("files: system folders read-only, empty /workspace and /tmp\n")
         }
@@ -187,7 +204,11 @@ fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: Option<Option<Second>>
     } else {
         "starts in"
     };
-    text.push_str(&format!("{starts} {}\n", plan.cwd.display()));
+    if runtime.keeps_paths() && plan.cwd == std::path::Path::new("/workspace") {
+        text.push_str("starts in the folder of this run's own\n");
+    } else {
+        text.push_str(&format!("{starts} {}\n", plan.cwd.display()));
+    }
     if *would == Would::FailToLaunch {
         text.push_str(
             "exec could not launch (125); `runner doctor` says what on this host stands in the way\n",

@@ -10,6 +10,8 @@ use crate::host::capability::map_workload_ids;
 use crate::mechanism::group::{Group, Resource};
 use crate::mechanism::{Failure, Outcome};
 use crate::plan::{self, Answer, LaunchError, Plan, Reason, Runtime, Why};
+use crate::host::account::FIRST_HOST_ID;
+use crate::sys::attempt::{Attempt, attempt};
 use crate::sys::clone::Placeholder;
 
 /// The namespaces without which nothing is built.
@@ -29,7 +31,11 @@ pub(super) enum Would {
 /// Tries what a plan needs of this host, and moves from `intended` to `cannot` what it cannot have.
 pub(super) fn would(runtime: &dyn Runtime, plan: &mut Plan) -> Would {
     if runtime.id() == "embedded" {
-        return try_embedded(plan);
+        return if runtime.keeps_paths() {
+            try_without_namespaces(plan)
+        } else {
+            try_embedded(plan)
+        };
     }
     let refused_before = plan.is_refused();
     match runtime.try_here(plan) {
@@ -41,6 +47,25 @@ pub(super) fn would(runtime: &dyn Runtime, plan: &mut Plan) -> Would {
             give_up(plan, lost, refused_before, false)
         }
     }
+}
+
+/// Where there are none, limits and the id that is nobody's are what may be refused.
+fn try_without_namespaces(plan: &mut Plan) -> Would {
+    let refused_before = plan.is_refused();
+    let mut lost = limits_refused(plan);
+    let is_root = nix::unistd::geteuid().is_root() && !plan.job.as_root;
+    let taken = is_root.then(|| attempt(0, Attempt::TakeId(FIRST_HOST_ID), |_| Ok(())));
+    let refused = taken.and_then(Result::err);
+    let stops = refused.is_some();
+    if let Some(error) = refused {
+        let failure = Failure::call("become the workload's id", &error);
+        let why = Why {
+            reason: Reason::MECHANISM_FAILED,
+            detail: Some(failure.to_string()),
+        };
+        lost.insert(Control::Privilege, why);
+    }
+    give_up(plan, lost, refused_before, stops)
 }
 
 fn try_embedded(plan: &mut Plan) -> Would {

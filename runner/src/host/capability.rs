@@ -168,7 +168,15 @@ pub fn try_all(facts: &HostFacts) -> Vec<Capability> {
 
 /// As root a user namespace is not needed for the others, but this host is judged as a sandbox is built: in one.
 fn namespaces(kinds: libc::c_int, what: Attempt) -> io::Result<()> {
-    attempt(libc::CLONE_NEWUSER | kinds, what, map_own_ids)
+    in_namespaces(libc::CLONE_NEWUSER | kinds, what)
+}
+
+/// Tries something in new namespaces of these kinds, a user namespace among them, as its root.
+///
+/// # Errors
+/// Those of clone3, of writing the maps, or of the attempt itself.
+pub(crate) fn in_namespaces(kinds: libc::c_int, what: Attempt) -> io::Result<()> {
+    attempt(kinds, what, map_own_ids)
 }
 
 /// Maps the caller to root inside, which an ordinary user may (user_namespaces(7)).

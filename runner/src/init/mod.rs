@@ -218,11 +218,15 @@ fn build(
     outcomes: &mut Outcomes,
     unreachable: &mut Vec<PathBuf>,
 ) -> Result<Option<OwnTerminal>, Failure> {
+    // Before anything is another's: who is not the owner of its own entries there opens none.
+    if has_empty_proc(spec) {
+        workload::keep_score();
+    }
     if let Some(ids) = &spec.identity {
         identity::take(ids, outcomes);
     }
     // After the maps are written; from here on only the runner may look inside.
-    crate::sys::identity::set_dumpable(false)
+    crate::sys::identity::set_dumpable(spec.stays_dumpable)
         .map_err(|error| Failure::call("switch dumpable off", &error))?;
     if spec.owns_tree {
         // Until "go", also while a call of the build waits for a file system that does not answer. After the change of ids,
@@ -266,6 +270,13 @@ fn build(
         identity::keep_privilege(outcomes);
     }
     Ok(own_terminal)
+}
+
+/// Whether there will be no /proc.
+fn has_empty_proc(spec: &Spec) -> bool {
+    let entries = spec.root.iter().flat_map(|root| &root.entries);
+    let mut at_proc = entries.filter(|entry| entry.path == std::path::Path::new("/proc"));
+    at_proc.any(|entry| entry.what == root::What::Folder)
 }
 
 /// A pseudo-terminal of the sandbox's own devpts.
@@ -332,7 +343,7 @@ fn supervise(control: &UnixStream, main: i32, pass_on: &dyn Fn(Signal)) -> io::R
 }
 
 /// Living processes beside this one: whether there are any, by kill(2), which reaches every process of a pid namespace but
-/// its first; how many, by the sandbox's own /proc.
+/// its first; how many, by the sandbox's own /proc, and where there is none nobody knows.
 fn count_others() -> Option<u32> {
     let own = std::process::id().to_string();
     if own != "1" {
@@ -341,6 +352,9 @@ fn count_others() -> Option<u32> {
     let all = nix::unistd::Pid::from_raw(-1);
     if nix::sys::signal::kill(all, None) == Err(nix::errno::Errno::ESRCH) {
         return Some(0);
+    }
+    if !has_own_proc() {
+        return None;
     }
     let mut count = 0;
     for entry in std::fs::read_dir("/proc").ok()? {
@@ -358,6 +372,12 @@ fn count_others() -> Option<u32> {
         }
     }
     Some(count)
+}
+
+/// Whether /proc shows this process's own pid namespace. An empty folder, or the /proc of another one, counts nobody.
+pub(crate) fn has_own_proc() -> bool {
+    let own = std::fs::read_link("/proc/self");
+    own.is_ok_and(|own| own.as_os_str() == std::process::id().to_string().as_str())
 }
 
 /// Without a pid namespace nobody else ends the tree: orphans come to this process, which kills and reaps until

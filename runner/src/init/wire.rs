@@ -92,6 +92,8 @@ pub struct Spec {
     pub planted: u32,
     /// What to run; absent for a trial that stops at the report.
     pub program: Option<ProgramSpec>,
+    /// Who may look into this process by its user id alone, still may: nothing of the kernel's lets the runner read it back otherwise.
+    pub stays_dumpable: bool,
     /// Let a program of somebody else's build the tree and what else it can, instead of this one.
     pub launcher: Option<LauncherSpec>,
     /// The program runs a module inside itself and is told this, in a form of its own: it is executed before "go".

@@ -2,12 +2,14 @@
 //! is known and recorded before it runs.
 
 use std::ffi::CString;
-use std::io::{self, Read as _};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use ledger::bytes::hash::Hasher;
 use ledger::facts::execution::NotExecuted;
@@ -106,8 +108,7 @@ pub(super) enum NotStarted {
 /// Whether a child that is not reaped yet has executed a program, by the kernel's own flag. Where no /proc of this pid
 /// namespace could be had, a child that has just died counts as not started when it may have died before.
 fn has_executed(pid: i32) -> bool {
-    let own = std::fs::read_link("/proc/self").unwrap_or_default();
-    if own.as_os_str() == std::process::id().to_string().as_str() {
+    if super::has_own_proc() {
         let stat = crate::sys::pseudo::read(format!("/proc/{pid}/stat")).unwrap_or_default();
         return flags(&stat).is_some_and(|flags| flags & FORKED_NO_EXEC == 0);
     }
@@ -298,6 +299,21 @@ pub(super) fn hash(path: &Path, control: &UnixStream) -> Option<String> {
     None
 }
 
+/// This process's own score, where there will be no /proc by which another process could write its own.
+static OWN_SCORE: OnceLock<File> = OnceLock::new();
+
+/// Keeps it open. Where that fails the workload is not likelier to be killed than pid 1, and says so.
+pub(super) fn keep_score() {
+    if let Ok(file) = File::options().write(true).open("/proc/self/oom_score_adj") {
+        let _ = OWN_SCORE.set(file);
+    }
+}
+
+/// Raises or lowers it: a process that is forked has what the other had.
+fn score(text: &str) -> Option<io::Result<()>> {
+    OWN_SCORE.get().map(|mut file| file.write_all(text.as_bytes()))
+}
+
 /// Makes the process; what it applied is to be read from the descriptor.
 fn spawn(
     spec: &Spec,
@@ -317,7 +333,13 @@ fn spawn(
     // Out of the way of the numbers that such a program knows.
     let status_write = module::moved(&status_write).map_err(failed)?;
     let report_write = module::moved(&report_write).map_err(failed)?;
-    match process::fork().map_err(failed)? {
+    let raised = score(OOM_SCORE);
+    let forked = process::fork();
+    if !matches!(forked, Ok(None)) {
+        // What it was before; a process may lower what it has raised.
+        let _ = score("0");
+    }
+    match forked.map_err(failed)? {
         None => {
             // Else this process would keep its own "go" and its own end of the report from closing.
             drop((go, status, report, module));
@@ -326,7 +348,13 @@ fn spawn(
             let policys = spec.seccomp.as_ref().filter(|_| spec.reporting);
             let reporting = policys.map(|program| seccomp::reporting(program));
             let mut applied = Applied::default();
-            apply(spec, reporting.as_deref(), own_terminal, &mut applied);
+            apply(
+                spec,
+                reporting.as_deref(),
+                own_terminal,
+                raised,
+                &mut applied,
+            );
             let (placed, go) = match &theirs {
                 // It waits itself.
                 Some(theirs) => (theirs.place(&go_read), None),
@@ -463,14 +491,17 @@ fn apply(
     spec: &Spec,
     reporting: Option<&[Instruction]>,
     own_terminal: Option<&OwnTerminal>,
+    raised: Option<io::Result<()>>,
     applied: &mut Applied,
 ) {
     let outcomes = &mut applied.outcomes;
     process::default_signals();
     // Raising one's own score takes a dumpable process; nothing hostile runs yet.
-    let score = identity::set_dumpable(true)
-        .and_then(|()| std::fs::write("/proc/self/oom_score_adj", OOM_SCORE))
-        .and_then(|()| identity::set_dumpable(false));
+    let score = raised.unwrap_or_else(|| {
+        identity::set_dumpable(true)
+            .and_then(|()| std::fs::write("/proc/self/oom_score_adj", OOM_SCORE))
+            .and_then(|()| identity::set_dumpable(spec.stays_dumpable))
+    });
     outcomes.note(
         "oom-score",
         score.map_err(|error| Failure::call("raise the OOM score", &error)),

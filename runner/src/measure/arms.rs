@@ -158,7 +158,12 @@ impl Bench<'_> {
         let bare = !runtime.shows_workload();
         let is_module = runtime.id() == MODULES;
         let (folder, program) = self.program_of(probe, is_module);
-        let inside = if bare { folder } else { Path::new("/workload") };
+        let in_place = bare || runtime.keeps_paths();
+        let inside = if in_place {
+            folder
+        } else {
+            Path::new("/workload")
+        };
         let places = Places {
             state: self.state.to_owned(),
             six: self.six.to_vec(),
@@ -182,6 +187,15 @@ impl Bench<'_> {
             policy.filesystem.writable.push(Bind {
                 source: own,
                 target: Some("/workspace".to_owned()),
+            });
+        }
+        if runtime.keeps_paths() {
+            let own = folder.to_str().ok_or_else(|| {
+                system("write the path of a folder in a policy")(io::ErrorKind::InvalidData.into())
+            })?;
+            policy.filesystem.read_only.push(Bind {
+                source: own.to_owned(),
+                target: None,
             });
         }
         let mut parameters = planted.parameters();
@@ -217,7 +231,7 @@ impl Bench<'_> {
             cwd: None,
             caller_cwd: None,
             home: self.home.clone(),
-            workload: (!bare).then(|| folder.to_owned()),
+            workload: (!in_place).then(|| folder.to_owned()),
             secrets: Vec::new(),
             as_root: false,
             terminal: false,

@@ -371,7 +371,16 @@ impl OwnerMaps {
             error: errno_name(&error),
         };
         let opened = open_without_links(path).map_err(source)?;
-        let tree = mount::clone_tree(Some(opened.as_fd()), c"", true).map_err(source)?;
+        let tree = mount::clone_tree(Some(opened.as_fd()), c"", true);
+        let tree = tree.map_err(|error| match error.raw_os_error() {
+            // Root of a container, mostly: it may not mount.
+            Some(libc::EPERM) => MapOwnersError::Refused {
+                path: path.to_owned(),
+                error: errno_name(&error),
+                id: self.id,
+            },
+            _ => source(error),
+        })?;
         let metadata = File::from(opened).metadata().map_err(source)?;
         let id = self.id;
         let namespace = self.namespace(metadata.uid(), metadata.gid())?;

@@ -185,7 +185,32 @@ pub fn base(
     architecture: Architecture,
     families: Families,
 ) -> Result<Vec<Vec<Instruction>>, CompileFilterError> {
-    let rules = base_rules(architecture, families)?;
+    base_with(architecture, families, &Beside::default())
+}
+
+/// What the filters deny beside, where nothing else does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// New user namespaces, where their number cannot be limited. clone3(2), whose flags cannot be seen here, is not there then, and
+    /// programs use clone(2).
+    pub user_namespaces: bool,
+    /// Looking into, and limits of, other processes, which are not in another pid namespace.
+    pub other_processes: bool,
+    /// Changes of what is known of a file: owner, mode, times, attributes. Landlock does not look at these.
+    pub metadata: bool,
+}
+
+/// The same filters, denying more.
+///
+/// # Errors
+/// seccompiler refuses.
+pub fn base_with(
+    architecture: Architecture,
+    families: Families,
+    beside: &Beside,
+) -> Result<Vec<Vec<Instruction>>, CompileFilterError> {
+    let mut rules = base_rules(architecture, families)?;
+    beside.add_to(&mut rules, architecture)?;
     let mut leaves: BTreeMap<u32, Leaf> = BTreeMap::new();
     for number in rules.keys() {
         leaves.extend(u32::try_from(*number).map(|number| (number, Leaf::On)));
@@ -194,16 +219,94 @@ pub fn base(
     program.extend(by_number(&leaves, Leaf::Return(RETURN_ALLOW)));
     program.extend(seccompiler_body(rules, architecture)?);
     // A program that meets ENOSYS uses openat, which can be judged.
-    let absent = architecture
-        .number("openat2")
-        .and_then(|number| u32::try_from(number).ok());
-    let absent = absent.map(|number| (number, Leaf::Return(RETURN_ENOSYS)));
+    let absent = ["openat2"].into_iter();
+    let absent = absent.chain(beside.user_namespaces.then_some("clone3"));
+    let absent = absent
+        .filter_map(|name| u32::try_from(architecture.number(name)?).ok())
+        .map(|number| (number, Leaf::Return(RETURN_ENOSYS)));
     let mut second = head(architecture);
     second.extend(by_number(
-        &absent.into_iter().collect(),
+        &absent.collect(),
         Leaf::Return(RETURN_ALLOW),
     ));
     Ok(vec![program, second])
+}
+
+/// Calls that change what is known of a file, by its path or by a descriptor.
+const METADATA_CALLS: [&str; 21] = [
+    "chmod",
+    "fchmod",
+    "fchmodat",
+    "fchmodat2",
+    "chown",
+    "lchown",
+    "fchown",
+    "fchownat",
+    "utime",
+    "utimes",
+    "futimesat",
+    "utimensat",
+    "setxattr",
+    "lsetxattr",
+    "fsetxattr",
+    "setxattrat",
+    "removexattr",
+    "lremovexattr",
+    "fremovexattr",
+    "removexattrat",
+    "file_setattr",
+];
+/// FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR and FS_IOC_SETVERSION (linux/fs.h).
+const METADATA_CONTROLS: [u64; 3] = [0x4008_6602, 0x401c_5820, 0x4008_7602];
+/// Calls that look into another process, or take something of it.
+const LOOKING_CALLS: [&str; 6] = [
+    "ptrace",
+    "process_vm_readv",
+    "process_vm_writev",
+    "process_madvise",
+    "pidfd_getfd",
+    "kcmp",
+];
+
+impl Beside {
+    fn add_to(
+        self,
+        rules: &mut BTreeMap<i64, Vec<SeccompRule>>,
+        architecture: Architecture,
+    ) -> Result<(), CompileFilterError> {
+        let mut when = |name: &str, condition: SeccompCondition| {
+            let rule = SeccompRule::new(vec![condition])?;
+            if let Some(number) = architecture.number(name) {
+                rules.entry(number).or_default().push(rule);
+            }
+            Ok::<(), CompileFilterError>(())
+        };
+        let dword = SeccompCmpArgLen::Dword;
+        if self.user_namespaces {
+            let flag = libc::CLONE_NEWUSER as u64;
+            for name in ["clone", "unshare"] {
+                let has_flag = SeccompCmpOp::MaskedEq(flag);
+                when(name, SeccompCondition::new(0, dword.clone(), has_flag, flag)?)?;
+            }
+        }
+        if self.other_processes {
+            let another = SeccompCondition::new(0, dword.clone(), SeccompCmpOp::Ne, 0)?;
+            when("prlimit64", another)?;
+        }
+        if self.metadata {
+            for control in METADATA_CONTROLS {
+                let is_it = SeccompCondition::new(1, dword.clone(), SeccompCmpOp::Eq, control)?;
+                when("ioctl", is_it)?;
+            }
+        }
+        let looking = LOOKING_CALLS.iter().filter(|_| self.other_processes);
+        let metadata = METADATA_CALLS.iter().filter(|_| self.metadata);
+        for name in looking.chain(metadata) {
+            // Whatever its arguments, which takes the place of what is denied by these.
+            rules.extend(architecture.number(name).map(|number| (number, Vec::new())));
+        }
+        Ok(())
+    }
 }
 
 /// seccompiler's instructions for these rules, without its three opening ones: the number is loaded.

@@ -16,6 +16,8 @@ pub struct Effect {
     lost: BTreeMap<Control, Why>,
     /// How much of the runtime this host allowed.
     pub tier: Option<&'static str>,
+    /// The workload's processes are in a pid namespace of their own, whose end is theirs.
+    pub owns_tree: bool,
     /// The runtime's full command line, or its steps where it has none.
     pub launch: Vec<String>,
     /// SHA-256 of the runtime's own program, where it has one.
@@ -61,6 +63,7 @@ impl Effect {
             declared: BTreeMap::new(),
             lost: BTreeMap::new(),
             tier: None,
+            owns_tree: false,
             launch: Vec::new(),
             runtime_sha256: None,
             key_reachable: false,

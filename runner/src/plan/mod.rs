@@ -120,6 +120,16 @@ pub trait Runtime: Sync {
         true
     }
 
+    /// How much of it this host allows, found by trying, where there is more and less of it.
+    fn tier(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Whether what it shows stands at the paths that it has on the host, and nowhere else.
+    fn keeps_paths(&self) -> bool {
+        false
+    }
+
     /// Numbers of system calls without arguments that its own filter denies, where it has one that is not the policy's: by
     /// these a measurement tells whether the filter is in force. Empty where this machine has none of them.
     fn calibration(&self) -> Option<Vec<u16>> {

@@ -46,6 +46,7 @@ reasons! {
     RUNTIME_LACKS_OPTION "runtime-lacks-option" "the runtime's program is a version that has no option for it",
     LAUNCHER_FAILED "launcher-failed" "the runtime's program could not build the sandbox",
     NO_USER_NAMESPACE "no-user-namespace" "this host makes no user namespaces for this user",
+    NO_MOUNTS "no-mounts" "without namespaces nothing can be mounted, so files stay at their paths, and nothing is covered or has a size",
     NAMESPACE_REFUSED "namespace-refused" "the kernel refused this namespace",
     MECHANISM_FAILED "mechanism-failed" "a call that gives the control its effect failed",
     NO_EFFECT "no-effect" "the calls succeeded, and reading back found no effect",

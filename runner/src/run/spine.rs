@@ -182,7 +182,7 @@ pub fn execute(
     let rests_on_the_namespace = [Control::Process, Control::Timeout]
         .iter()
         .any(|control| launch.effect.declares(*control));
-    let tree_ended = launch.effect.tier.is_some()
+    let tree_ended = launch.effect.owns_tree
         && rests_on_the_namespace
         && matches!(seen.end, End::Main(_) | End::Deadline)
         && launch.first.as_ref().is_none_or(process::has_ended);

@@ -186,7 +186,7 @@ impl Outer {
             first: launch.first.as_ref(),
             control: &launch.control,
             leaving: launch.leaving.as_ref(),
-            owns_tree: launch.effect.tier.is_some(),
+            owns_tree: launch.effect.owns_tree,
             channels,
             input,
             terminal: launch.terminal.as_ref().map(|master| master.as_fd()),

@@ -1,4 +1,4 @@
-//! **auto**: the first of embedded and bwrap that can do all that is requested.
+//! **auto**: the first of embedded, whole, bwrap, and embedded in a weaker tier that can do all that is requested.
 //!
 //! It is chosen by what each answers, by whether the kernel makes the namespaces of embedded, and, where that is not it, by a
 //! trial of bwrap; where neither can do all, embedded stays and says what it cannot. A sandbox that fails later is not built again by the other;
@@ -79,6 +79,14 @@ impl Runtime for Auto {
         self.chosen().version()
     }
 
+    fn tier(&self) -> Option<&'static str> {
+        self.chosen().tier()
+    }
+
+    fn keeps_paths(&self) -> bool {
+        self.chosen().keeps_paths()
+    }
+
     fn answer(&self, control: Control, policy: &Policy, job: &Job) -> Answer {
         self.chosen().answer(control, policy, job)
     }
@@ -104,6 +112,12 @@ impl Runtime for Auto {
         if !lacking.is_empty() && self.turn_to_bwrap(policy, job, &lacking.join("; ")) {
             return self.bwrap.begin(policy, job, streams);
         }
+        // Less than all of it is second to another sandbox, where that can be had.
+        if let Some(tier) = self.embedded.weaker_tier()
+            && self.turn_to_bwrap(policy, job, &format!("its tier here is {tier}"))
+        {
+            return self.bwrap.begin(policy, job, streams);
+        }
         // For another attempt.
         let again = launch::again(&streams)?;
         match self.embedded.begin(policy, job, streams) {
@@ -127,7 +141,7 @@ impl Runtime for Auto {
     ) -> Result<Launch, LaunchError> {
         let mut launch = self.chosen().launch(plan, begun, meanwhile)?;
         launch.effect.remarks.extend(self.why().map(|why| {
-            format!("runtime bwrap, because embedded cannot do all that is requested: {why}")
+            format!("runtime bwrap, instead of embedded: {why}")
         }));
         Ok(launch)
     }

@@ -20,6 +20,7 @@ use ledger::facts::policy::{Mode, Policy};
 
 use super::beside::{self, Said};
 use super::embedded::prepared::Prepared;
+use super::embedded::tier::Tier;
 use super::embedded::{ablation, begin, namespaces, no_ids, workspace};
 use super::program::{Installed, Known, Origin, Sought};
 use super::{groups, launch, read_back};
@@ -184,7 +185,7 @@ fn build(
     meanwhile: &mut dyn FnMut(),
 ) -> Result<Launch, LaunchError> {
     let ids = begun.ids.take().ok_or_else(no_ids)?;
-    let mut prepared = Prepared::new(plan, &ids, wanted, begun.group.as_ref())?;
+    let mut prepared = Prepared::new(plan, &ids, wanted, begun.group.as_ref(), &Tier::Full)?;
     let inside = begin::inside(&plan.policy, &plan.job, &ids);
     let full = &prepared.spec;
     let arguments = Arguments {
@@ -306,9 +307,10 @@ fn build(
         return Err(facts::not_built(plan, &failure, outcomes));
     }
     let found = launch::found(plan, report.program.as_ref());
-    let mut effect = super::embedded::effect::effect(plan, &outcomes, found, &ids);
+    let mut effect = super::embedded::effect::effect(plan, &Tier::Full, &outcomes, found, &ids);
     groups::say(&mut effect, plan, begun.group.as_ref());
     effect.tier = Some(TIER_FULL);
+    effect.owns_tree = true;
     effect.host_uid = host_uid;
     effect.runtime_sha256 = Some(program.sha256);
     effect.launch = made.argv.iter().map(|word| escape_bytes(word)).collect();

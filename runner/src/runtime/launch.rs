@@ -94,8 +94,8 @@ pub(super) fn begin_beside(
     streams: Streams,
 ) -> Result<Begun, LaunchError> {
     let prepare = || -> io::Result<Image> {
-        if nix::unistd::geteuid().is_root() && mount::has_set_attributes() {
-            return image(true);
+        if let Some(mounted) = sealed_mount()? {
+            return Ok(Image::Sealed(mounted));
         }
         Ok(Image::Sealed(std::fs::File::open("/proc/self/exe")?.into()))
     };
@@ -479,17 +479,28 @@ fn image(in_user_namespace: bool) -> io::Result<Image> {
     if !in_user_namespace || !mount::has_set_attributes() {
         return sealed_copy();
     }
-    if nix::unistd::geteuid().is_root() {
-        let tree = mount::clone_tree(None, c"/proc/self/exe", false)?;
-        let attributes = mount::Attributes {
-            read_only: true,
-            ..mount::Attributes::default()
-        };
-        mount::restrict(tree.as_fd(), attributes, false)?;
-        return Ok(Image::Sealed(tree));
+    if let Some(mounted) = sealed_mount()? {
+        return Ok(Image::Sealed(mounted));
     }
     let path = std::fs::read_link("/proc/self/exe")?;
     Ok(Image::Path(CString::new(path.into_os_string().into_vec())?))
+}
+
+/// A read-only mount of this program, where this process may make one: root of a container mostly may not.
+fn sealed_mount() -> io::Result<Option<OwnedFd>> {
+    if !nix::unistd::geteuid().is_root() || !mount::has_set_attributes() {
+        return Ok(None);
+    }
+    let tree = match mount::clone_tree(None, c"/proc/self/exe", false) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Ok(None),
+        tree => tree?,
+    };
+    let attributes = mount::Attributes {
+        read_only: true,
+        ..mount::Attributes::default()
+    };
+    mount::restrict(tree.as_fd(), attributes, false)?;
+    Ok(Some(tree))
 }
 
 fn sealed_copy() -> io::Result<Image> {
@@ -544,6 +555,7 @@ pub(super) fn bare(plan: &Plan, program: ProgramSpec) -> Spec {
         own_group: false,
         planted: 0,
         program: Some(program),
+        stays_dumpable: false,
         launcher: None,
         order: None,
         fault: crate::sys::fault::text(),

@@ -44,10 +44,22 @@ pub(super) struct Expected {
     pub(super) pinned: Vec<PathBuf>,
     /// Places whose owners must be mapped.
     pub(super) mapped: Vec<PathBuf>,
-    /// A /proc of its own.
-    pub(super) own_proc: bool,
+    /// What is at /proc.
+    pub(super) processes: Processes,
     /// Folders in memory, and how much each may hold.
     pub(super) sizes: Vec<(PathBuf, u64)>,
+}
+
+/// What is at /proc.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Processes {
+    /// Whatever it is.
+    #[default]
+    Any,
+    /// A proc file system.
+    Own,
+    /// No mount: a folder of the root in memory, which is empty.
+    Nothing,
 }
 
 /// What is read from the workload's process.
@@ -343,16 +355,22 @@ fn read_mounts(init: i32, expected: &Expected, outcomes: &mut Outcomes) -> Resul
             Err(Failure::no_effect("enter a root of its own"))
         },
     );
-    if expected.own_proc {
-        let own = mounts::at(&all, Path::new("/proc")).is_some_and(|mount| mount.kind == "proc");
-        outcomes.note(
-            "proc",
-            if own {
-                Ok(())
-            } else {
-                Err(Failure::no_effect("mount a fresh /proc"))
-            },
-        );
+    let at_proc = mounts::at(&all, Path::new("/proc"));
+    let as_expected = match expected.processes {
+        Processes::Any => None,
+        Processes::Own => Some((
+            at_proc.is_some_and(|mount| mount.kind == "proc"),
+            "mount a fresh /proc",
+        )),
+        Processes::Nothing => Some((at_proc.is_none(), "leave /proc empty")),
+    };
+    if let Some((is, attempt)) = as_expected {
+        let held = if is {
+            Ok(())
+        } else {
+            Err(Failure::no_effect(attempt))
+        };
+        outcomes.note("proc", held);
     }
     let mut writable_at = None;
     if !root.is_some_and(|mount| mount.has("ro")) {

@@ -15,7 +15,7 @@
 //! docs/runtimes.md describes each field.
 
 mod document;
-mod scratch;
+pub(crate) mod scratch;
 mod words;
 
 use std::collections::BTreeMap;

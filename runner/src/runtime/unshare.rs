@@ -222,6 +222,7 @@ impl Runtime for Unshare {
         effect.key_reachable = true;
         effect.host_uid = read_back::uid_of(made.first);
         effect.tier = own.processes.then_some(TIER_FULL);
+        effect.owns_tree = own.processes;
         for (control, intent) in &plan.intended {
             match lost(*control, &seen) {
                 Some(why) => effect.lose(*control, why),

@@ -20,6 +20,8 @@ pub enum Attempt {
     ReadOnlyTree,
     /// Drop every supplementary group.
     DropGroups,
+    /// Become a user and group of this number, without groups beside.
+    TakeId(u32),
 }
 
 /// Exit status of a child whose parent did not let it go on.
@@ -114,6 +116,13 @@ impl Attempt {
             Self::DropGroups => check(unsafe {
                 libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>())
             }),
+            Self::TakeId(id) => {
+                Self::DropGroups.make()?;
+                // SAFETY: integers; the raw calls act on this thread, which is the only one.
+                check(unsafe { libc::syscall(libc::SYS_setresgid, id, id, id) })?;
+                // SAFETY: as above.
+                check(unsafe { libc::syscall(libc::SYS_setresuid, id, id, id) })
+            }
         }
     }
 }

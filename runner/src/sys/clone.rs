@@ -115,15 +115,32 @@ pub(super) fn clone3(
     args.pidfd = std::ptr::from_mut(pidfd) as u64;
     args.exit_signal = libc::SIGCHLD as u64;
     make_in(&mut args, group);
+    clone(&mut args)
+}
+
+/// Forks as `args` say: 0 in the child. The filters of some container engines answer clone3(2) with ENOSYS, as if the kernel were
+/// an old one; what needs no more than it has is made by clone(2) then.
+pub(super) fn clone(args: &mut libc::clone_args) -> io::Result<libc::pid_t> {
     // SAFETY: without CLONE_VM this is fork; the caller's child branch only makes raw system calls.
-    check(unsafe {
+    let forked = check(unsafe {
         libc::syscall(
             libc::SYS_clone3,
-            &raw mut args,
+            &raw mut *args,
             size_of::<libc::clone_args>(),
         )
-    })
-    .map(|pid| pid as libc::pid_t)
+    });
+    let by_number = args.flags | args.exit_signal;
+    let forked = match forked {
+        Err(error)
+            if error.raw_os_error() == Some(libc::ENOSYS) && args.flags & INTO_CGROUP == 0 =>
+        {
+            // The descriptor is stored where the parent's thread id would be (clone(2), CLONE_PIDFD); no stack, no thread-local storage.
+            // SAFETY: as above; the one pointer is that of the arguments, or null where it is not written to.
+            check(unsafe { libc::syscall(libc::SYS_clone, by_number, 0_u64, args.pidfd, 0_u64, 0_u64) })
+        }
+        forked => forked,
+    };
+    forked.map(|pid| pid as libc::pid_t)
 }
 
 /// Has the child made in a control group of version 2 (clone(2), CLONE_INTO_CGROUP).

@@ -29,6 +29,8 @@ fn prctl(option: libc::c_int, a: libc::c_ulong, b: libc::c_ulong) -> io::Result<
     check(unsafe { libc::prctl(option, a, b, 0 as libc::c_ulong, 0 as libc::c_ulong) }.into())
 }
 
+/// Mounting, and mapping the owners of what is mounted (capabilities(7)).
+pub const CAP_SYS_ADMIN: u32 = 21;
 /// Looking into every process of this user namespace (capabilities(7)).
 pub const CAP_SYS_PTRACE: u32 = 19;
 

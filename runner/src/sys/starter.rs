@@ -274,15 +274,8 @@ fn fork(namespaces: libc::c_int, group: Option<BorrowedFd<'_>>) -> io::Result<li
     // The signal at its end is that of the starter's own (clone(2), CLONE_PARENT).
     args.flags = (namespaces | libc::CLONE_PARENT) as u64;
     clone::make_in(&mut args, group);
-    // SAFETY: without CLONE_VM this is fork, in a process of one thread.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_clone3,
-            &raw mut args,
-            size_of::<libc::clone_args>(),
-        )
-    })
-    .map(|pid| pid as libc::pid_t)
+    // In a process of one thread.
+    clone::clone(&mut args)
 }
 
 /// Gives the descriptors their numbers, the last of them the starter's own, and lets signals through.

@@ -13,6 +13,24 @@ use crate::plan::{Answer, Intent, Job, Reason, Why};
 /// one of them nothing can be started.
 const LAUNCH_CALLS: [&str; 4] = ["execve", "exit_group", "read", "write"];
 
+/// In the tier `no-proc`: what is otherwise, there.
+pub(super) fn without_proc(control: Control, policy: &Policy, job: &Job) -> Answer {
+    match (control, answer(control, policy, job)) {
+        (Control::Process, Answer::Intends(_)) => {
+            Answer::Intends(Intent::by("pid-namespace, empty /proc"))
+        }
+        // The limit on their number is written to /proc/sys, which is read-only in most containers.
+        (Control::Privilege, Answer::Intends(_)) if policy.nesting == Nesting::Deny => {
+            Answer::Intends(Intent::by(NO_PRIVILEGE_BY_FILTER))
+        }
+        (_, usual) => usual,
+    }
+}
+
+/// Where user namespaces are denied by a filter.
+pub(super) const NO_PRIVILEGE_BY_FILTER: &str =
+    "no capabilities, no_new_privs, no user namespaces (seccomp)";
+
 pub(in crate::runtime) fn answer(control: Control, policy: &Policy, job: &Job) -> Answer {
     let cannot = |reason: Reason| Answer::Cannot(reason.into());
     if job.leaves_out(control) {
@@ -135,7 +153,7 @@ fn answer_disk(policy: &Policy, job: &Job) -> Answer {
     Answer::Intends(Intent::by("tmpfs size").limited(format!("{limit} MiB in each own folder")))
 }
 
-fn answer_syscalls(policy: &Policy) -> Answer {
+pub(super) fn answer_syscalls(policy: &Policy) -> Answer {
     let cannot = |reason: Reason| Answer::Cannot(reason.into());
     if Architecture::native().is_none() {
         return cannot(Reason::NO_FILTER_FOR_ARCHITECTURE);

@@ -8,6 +8,8 @@ use ledger::facts::policy::Nesting;
 
 use super::ablation;
 use super::namespaces::OPTIONAL;
+use super::tier::Tier;
+use super::tree::maps_owners;
 use crate::init::wire::Spec;
 use crate::mechanism::group::Resource;
 use crate::mechanism::identity::DEFAULT_INSIDE;
@@ -15,7 +17,7 @@ use crate::mechanism::owners::HostIds;
 use crate::mechanism::root::{Mask, What};
 use crate::mechanism::{Outcome, Outcomes};
 use crate::plan::{Effect, Plan, Program, Reason, Why};
-use crate::runtime::read_back::{self, Expected};
+use crate::runtime::read_back::{self, Expected, Processes};
 
 /// What must be seen from outside.
 pub(in crate::runtime) fn expected(
@@ -97,14 +99,34 @@ pub(in crate::runtime) fn expected(
         protected: protected.collect(),
         pinned: pinned.collect(),
         mapped,
-        own_proc: !plan.job.leaves_out(Control::Process),
+        processes: processes(spec),
         sizes,
     }
 }
 
+/// What must be seen at /proc.
+fn processes(spec: &Spec) -> Processes {
+    let entries = spec.root.iter().flat_map(|root| &root.entries);
+    let mut at_proc = entries.filter(|entry| entry.path == Path::new("/proc"));
+    match at_proc.next().map(|entry| &entry.what) {
+        Some(What::Processes) => Processes::Own,
+        Some(What::Folder) => Processes::Nothing,
+        _ => Processes::Any,
+    }
+}
+
 /// Which mechanisms must be in effect for a control to be declared.
-fn mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
+fn mechanisms(control: Control, plan: &Plan, tier: &Tier) -> Vec<&'static str> {
     let mut needed = usual_mechanisms(control, plan);
+    // It is the filter that denies them there.
+    if *tier != Tier::Full {
+        let by_filter = |name: &mut &'static str| {
+            if *name == "userns-limit" {
+                *name = "base-filter";
+            }
+        };
+        needed.iter_mut().for_each(by_filter);
+    }
     needed.extend(ablation::stands_in(control, plan));
     needed
 }
@@ -147,8 +169,8 @@ fn usual_mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
         Control::Devices => tree.to_vec(),
         Control::User => {
             let mut needed = vec!["set-ids", "set-groups"];
-            if nix::unistd::geteuid().is_root() && !plan.job.as_root && !plan.tree.binds.is_empty()
-            {
+            let mut binds = plan.tree.binds.iter();
+            if nix::unistd::geteuid().is_root() && !plan.job.as_root && binds.any(maps_owners) {
                 needed.push("idmap");
             }
             needed
@@ -183,11 +205,21 @@ fn usual_mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
 pub(in crate::runtime) fn lost(
     control: Control,
     plan: &Plan,
+    tier: &Tier,
+    outcomes: &Outcomes,
+    runs: bool,
+) -> Option<Why> {
+    lost_with(&mechanisms(control, plan, tier), outcomes, runs)
+}
+
+/// Why what rests on these mechanisms is not in effect.
+pub(super) fn lost_with(
+    mechanisms: &[&'static str],
     outcomes: &Outcomes,
     runs: bool,
 ) -> Option<Why> {
     let mut lost = None;
-    for mechanism in mechanisms(control, plan) {
+    for mechanism in mechanisms.iter().copied() {
         match outcomes.of(mechanism) {
             Outcome::Done => {}
             Outcome::Skipped if !runs => {}
@@ -212,6 +244,7 @@ pub(in crate::runtime) fn lost(
 /// What is declared, and what was intended and lost.
 pub(in crate::runtime) fn effect(
     plan: &Plan,
+    tier: &Tier,
     outcomes: &Outcomes,
     program: Program,
     ids: &HostIds,
@@ -220,7 +253,7 @@ pub(in crate::runtime) fn effect(
     // Without a process there is nothing that a filter or a limit could have taken effect on.
     let runs = matches!(effect.program, Program::Found { .. });
     for (control, intent) in &plan.intended {
-        match lost(*control, plan, outcomes, runs) {
+        match lost(*control, plan, tier, outcomes, runs) {
             Some(why) => effect.lose(*control, why),
             None => {
                 let mut intent = intent.clone();

@@ -1,17 +1,20 @@
 //! **embedded**: namespaces, a root of its own, seccomp and Landlock, by the runner alone. Nothing to install;
-//! works as root and as an ordinary user.
+//! works as root and as an ordinary user. Where the host allows less it is less ([`tier`]), and declares less.
 
 pub(super) mod ablation;
 pub(super) mod answers;
 pub(super) mod begin;
 pub(super) mod effect;
+mod landlocked;
 pub(super) mod namespaces;
 pub(super) mod prepared;
 mod sockets;
 mod steps;
+pub(super) mod tier;
 mod tree;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
@@ -24,15 +27,16 @@ use super::read_back;
 use crate::init::wire::ProgramReport;
 use crate::mechanism::group::Group;
 use crate::mechanism::{Failure, Outcomes};
-use crate::plan::{self, Answer, Begun, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams};
+use crate::plan::{
+    self, Answer, Begun, Job, Launch, LaunchError, Plan, Reason, Runtime, Streams, Tree,
+};
 use crate::sys::process;
 use crate::sys::starter::Starter;
 use begin::{made, make};
 use namespaces::{possible_namespaces, wanted};
 use prepared::Prepared;
+use tier::Tier;
 
-/// The tier in which everything of this runtime is to be had.
-const TIER_FULL: &str = "full";
 /// Tasks of its control groups that are not the workload's: pid 1.
 const OWN_TASKS: u64 = 1;
 
@@ -42,12 +46,38 @@ pub struct Embedded {
     /// Start pid 1's program before a sandbox is wanted: for each thread its own, as pid 1 becomes a child of the thread that
     /// made the starter.
     starters: Mutex<HashMap<ThreadId, Starter>>,
+    /// How much of it this host allows, once that is asked.
+    tier: Mutex<Option<Tier>>,
 }
 
 impl Embedded {
     fn starters(&self) -> MutexGuard<'_, HashMap<ThreadId, Starter>> {
         // A starter is whole whoever panicked.
         self.starters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tier(&self) -> Tier {
+        let mut known = self.tier.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get_or_insert_with(Tier::of_this_process).clone()
+    }
+
+    /// The name of the tier, tried whatever signs there are.
+    #[must_use]
+    pub fn tier_by_trying(&self) -> &'static str {
+        self.tier_again().name()
+    }
+
+    /// The tier, where it is not the whole of it.
+    pub(super) fn weaker_tier(&self) -> Option<&'static str> {
+        let tier = self.tier();
+        (tier != Tier::Full).then(|| tier.name())
+    }
+
+    /// The tier, tried whatever was assumed.
+    fn tier_again(&self) -> Tier {
+        let found = Tier::tried();
+        *self.tier.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
+        found
     }
 }
 
@@ -64,11 +94,36 @@ impl Runtime for Embedded {
         env!("CARGO_PKG_VERSION").to_owned()
     }
 
+    fn tier(&self) -> Option<&'static str> {
+        Some(Self::tier(self).name())
+    }
+
+    fn keeps_paths(&self) -> bool {
+        !Self::tier(self).has_namespaces()
+    }
+
     fn answer(&self, control: Control, policy: &Policy, job: &Job) -> Answer {
-        answers::answer(control, policy, job)
+        match Self::tier(self) {
+            Tier::Full => answers::answer(control, policy, job),
+            Tier::NoProc => answers::without_proc(control, policy, job),
+            Tier::Landlock { errno } => landlocked::answer(control, policy, job, &errno),
+        }
+    }
+
+    fn cwd(&self, tree: &Tree, job: &Job) -> PathBuf {
+        let cwd = tree.cwd(job);
+        // What is named by its place in a sandbox is named by the host's here.
+        match tree.binds.iter().find(|bind| cwd == bind.target) {
+            Some(bind) if !Self::tier(self).has_namespaces() => bind.source.clone(),
+            _ => cwd,
+        }
     }
 
     fn get_ready(&self) {
+        // Where there are no namespaces to be made in nobody needs one.
+        if !Self::tier(self).has_namespaces() {
+            return;
+        }
         // Where there is none, pid 1 is made in one step.
         if let Some(starter) = launch::starter() {
             self.starters().insert(thread::current().id(), starter);
@@ -76,6 +131,54 @@ impl Runtime for Embedded {
     }
 
     fn begin(&self, policy: &Policy, job: &Job, streams: Streams) -> Result<Begun, LaunchError> {
+        if !Self::tier(self).has_namespaces() {
+            return landlocked::begin(policy, job, streams);
+        }
+        // For another attempt.
+        let again = launch::again(&streams)?;
+        match self.begin_in_namespaces(policy, job, streams) {
+            Err(LaunchError::Namespaces { .. }) if !self.tier_again().has_namespaces() => {
+                landlocked::begin(policy, job, again)
+            }
+            begun => begun,
+        }
+    }
+
+    fn launch(
+        &self,
+        plan: &Plan,
+        begun: Result<Begun, LaunchError>,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<Launch, LaunchError> {
+        let tier = Self::tier(self);
+        if !tier.has_namespaces() {
+            return landlocked::launch(plan, &tier, begun, meanwhile);
+        }
+        let launch = begun.and_then(|begun| build(plan, &tier, begun, meanwhile));
+        launch.map_err(|error| match error {
+            LaunchError::Mechanism { what, outcomes, .. } => {
+                let lost = plan.intended.keys().filter_map(|control| {
+                    effect::lost(*control, plan, &tier, &outcomes, false).map(|why| (*control, why))
+                });
+                let lost = lost.collect();
+                LaunchError::Mechanism {
+                    what,
+                    outcomes,
+                    lost,
+                }
+            }
+            other => other,
+        })
+    }
+}
+
+impl Embedded {
+    fn begin_in_namespaces(
+        &self,
+        policy: &Policy,
+        job: &Job,
+        streams: Streams,
+    ) -> Result<Begun, LaunchError> {
         let wanted = wanted(policy, job);
         let mut outcomes = Outcomes::default();
         let mut ids = ablation::host_ids(job)?;
@@ -117,33 +220,11 @@ impl Runtime for Embedded {
         begun.outcomes = outcomes;
         Ok(begun)
     }
-
-    fn launch(
-        &self,
-        plan: &Plan,
-        begun: Result<Begun, LaunchError>,
-        meanwhile: &mut dyn FnMut(),
-    ) -> Result<Launch, LaunchError> {
-        let launch = begun.and_then(|begun| build(plan, begun, meanwhile));
-        launch.map_err(|error| match error {
-            LaunchError::Mechanism { what, outcomes, .. } => {
-                let lost = plan.intended.keys().filter_map(|control| {
-                    effect::lost(*control, plan, &outcomes, false).map(|why| (*control, why))
-                });
-                let lost = lost.collect();
-                LaunchError::Mechanism {
-                    what,
-                    outcomes,
-                    lost,
-                }
-            }
-            other => other,
-        })
-    }
 }
 
 fn build(
     plan: &Plan,
+    tier: &Tier,
     mut begun: Begun,
     meanwhile: &mut dyn FnMut(),
 ) -> Result<Launch, LaunchError> {
@@ -169,7 +250,7 @@ fn build(
     };
     let prepare = |begun: &Begun| {
         let ids = begun.ids.as_ref().ok_or_else(no_ids)?;
-        let prepared = Prepared::new(plan, ids, begun.namespaces, begun.group.as_ref())?;
+        let prepared = Prepared::new(plan, ids, begun.namespaces, begun.group.as_ref(), tier)?;
         Ok::<_, LaunchError>((prepared, basis(begun)))
     };
     // While the starter still makes pid 1.
@@ -226,9 +307,10 @@ fn build(
         });
     }
     let program = launch::found(plan, init.report.program.as_ref());
-    let mut effect = effect::effect(plan, &outcomes, program, &ids);
+    let mut effect = effect::effect(plan, tier, &outcomes, program, &ids);
     groups::say(&mut effect, plan, begun.group.as_ref());
-    effect.tier = Some(TIER_FULL);
+    effect.tier = Some(tier.name());
+    effect.owns_tree = true;
     effect.host_uid = host_uid;
     effect.listener = init.listener;
     effect.launch = steps::describe(&spec, &ids, possible, plan.job.ablate);

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use ledger::facts::control::Control;
 use ledger::facts::policy::{Nesting, NetworkMode};
 
+use super::tier::Tier;
 use super::{ablation, begin, error_chain, groups, launch, tree};
 use crate::init::wire::Spec;
 use crate::mechanism::group::{Group, Resource};
 use crate::mechanism::landlock::LandlockSpec;
 use crate::mechanism::owners::{HostIds, MapOwnersError};
 use crate::mechanism::placeholders::Placeholders;
-use crate::mechanism::seccomp::{self, Architecture, Calls};
+use crate::mechanism::seccomp::{self, Architecture, Beside, Calls, Families};
 use crate::plan::{LaunchError, Plan};
 use crate::sys::fault;
 
@@ -31,6 +32,7 @@ impl Prepared {
         ids: &HostIds,
         namespaces: libc::c_int,
         group: Option<&Group>,
+        tier: &Tier,
     ) -> Result<Self, LaunchError> {
         let inside = begin::inside(&plan.policy, &plan.job, ids);
         let has = |flag| namespaces & flag != 0;
@@ -40,6 +42,7 @@ impl Prepared {
             plan,
             ids,
             &inside,
+            tier,
             has(libc::CLONE_NEWIPC),
             own_bytes(plan, group),
         )
@@ -57,7 +60,7 @@ impl Prepared {
             protect,
             loopback: has(libc::CLONE_NEWNET) && plan.policy.network.mode == NetworkMode::Loopback,
             host_name: has(libc::CLONE_NEWUTS),
-            deny_user_namespaces: seals_in && applies(Control::Privilege),
+            deny_user_namespaces: seals_in && applies(Control::Privilege) && *tier == Tier::Full,
             give_up_privilege: applies(Control::Privilege),
             session: applies(Control::Terminal),
             session_keyring: applies(Control::Ipc),
@@ -81,7 +84,14 @@ impl Prepared {
             order: None,
             fault: fault::text(),
             root: Some(root),
-            base: base_filters(plan)?,
+            base: base_filters(
+                plan,
+                &Beside {
+                    user_namespaces: seals_in && applies(Control::Privilege) && *tier != Tier::Full,
+                    ..Beside::default()
+                },
+            )?,
+            stays_dumpable: false,
             seccomp: filter(plan)?,
             reporting: true,
         };
@@ -125,7 +135,7 @@ fn own_bytes(plan: &Plan, group: Option<&Group>) -> Option<u64> {
     }
 }
 
-fn filter(plan: &Plan) -> Result<Option<Vec<crate::sys::filter::Instruction>>, LaunchError> {
+pub(super) fn filter(plan: &Plan) -> Result<Option<Vec<crate::sys::filter::Instruction>>, LaunchError> {
     let Some(architecture) = Architecture::native() else {
         return Ok(None);
     };
@@ -151,11 +161,24 @@ fn filter(plan: &Plan) -> Result<Option<Vec<crate::sys::filter::Instruction>>, L
 }
 
 /// Empty where no filter can be made; what rests on it is then not declared.
-fn base_filters(plan: &Plan) -> Result<Vec<Vec<crate::sys::filter::Instruction>>, LaunchError> {
+pub(super) fn base_filters(
+    plan: &Plan,
+    beside: &Beside,
+) -> Result<Vec<Vec<crate::sys::filter::Instruction>>, LaunchError> {
     let Some(architecture) = Architecture::native() else {
         return Ok(Vec::new());
     };
-    let compiled = seccomp::base(architecture, ablation::families(&plan.policy, &plan.job));
+    let families = ablation::families(&plan.policy, &plan.job);
+    base_with_families(architecture, families, beside)
+}
+
+/// The same, for these families of sockets.
+pub(super) fn base_with_families(
+    architecture: Architecture,
+    families: Families,
+    beside: &Beside,
+) -> Result<Vec<Vec<crate::sys::filter::Instruction>>, LaunchError> {
+    let compiled = seccomp::base_with(architecture, families, beside);
     compiled.map_err(|error| LaunchError::Step {
         what: error_chain(&error),
     })
@@ -177,5 +200,6 @@ fn landlock(plan: &Plan) -> LandlockSpec {
         must_scope: !ablation::has_own_network(&plan.policy, &plan.job) && applies(Control::Ipc),
         scope_sockets: applies(Control::Ipc),
         no_new_privs: applies(Control::Privilege),
+        alone: None,
     }
 }

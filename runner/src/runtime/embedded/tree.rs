@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use ledger::facts::control::Control;
 
+use super::tier::Tier;
 use crate::init::wire::planted_number;
 use crate::mechanism::identity::IdentitySpec;
 use crate::mechanism::owners::{HostIds, MapOwnersError, OwnerMaps};
@@ -15,9 +16,10 @@ use crate::mechanism::placeholders::Placeholders;
 use crate::mechanism::protect::ProtectSpec;
 use crate::mechanism::root::{Entry, Mask, RootSpec, Source, What};
 use crate::plan::{Bind, Plan, Shape};
+use crate::sys::identity;
 
 /// Of /etc, what programs need and what holds no secret; the rest is made up or missing.
-const ETC: [&str; 12] = [
+pub(super) const ETC: [&str; 12] = [
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
     "/etc/ld.so.conf.d",
@@ -32,7 +34,7 @@ const ETC: [&str; 12] = [
     "/etc/crypto-policies",
 ];
 /// Device nodes that reach nothing.
-const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+pub(super) const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// Below every home folder under the host's tree.
 const SECRETS: [&str; 14] = [
     ".ssh",
@@ -142,6 +144,7 @@ pub(super) fn build(
     plan: &Plan,
     ids: &HostIds,
     inside: &IdentitySpec,
+    tier: &Tier,
     own_ipc: bool,
     bytes: Option<u64>,
 ) -> Result<Built, MapOwnersError> {
@@ -174,8 +177,11 @@ pub(super) fn build(
             false,
             false,
         );
-    } else {
+    } else if *tier == Tier::Full {
         built.put("/proc", What::Processes);
+    } else {
+        // In the new root, which becomes read-only.
+        built.put("/proc", What::Folder);
     }
     if plan.tree.shape != Shape::Host {
         for path in ["/tmp", "/var/tmp"] {
@@ -214,6 +220,12 @@ pub(super) fn build(
             .map(|path| Mask::Empty(path.clone())),
     );
     Ok(built)
+}
+
+/// Whether a folder comes in with its owner mapped, where the runner is root. Root of a container may mostly not: what is
+/// read-only is shown as it is then, for nobody's files are made there; what is writable is refused.
+pub(super) fn maps_owners(bind: &Bind) -> bool {
+    !bind.read_only || identity::is_effective(identity::CAP_SYS_ADMIN)
 }
 
 fn make_up_etc(built: &mut Built, plan: &Plan, inside: &IdentitySpec) {
@@ -446,7 +458,7 @@ fn show_binds(built: &mut Built, plan: &Plan, ids: &HostIds) -> Result<(), MapOw
                 crate::sys::errno_name(&error)
             ));
         }
-        let source = if matches!(ids, HostIds::Allocated { .. }) {
+        let source = if matches!(ids, HostIds::Allocated { .. }) && maps_owners(bind) {
             let tree = maps.bring_in(&bind.source)?;
             built.mapped.push(target.clone());
             built.planted.push(tree);

@@ -13,7 +13,7 @@ const PREFIX: &str = "tmp.containment-";
 
 /// A folder that goes, with all in it, when this does; and what is run before.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     name: String,
     folder: Option<PathBuf>,
     cleanup: Vec<Vec<OsString>>,
@@ -22,7 +22,7 @@ pub(super) struct Scratch {
 
 impl Scratch {
     /// A name of its own; nothing is made yet.
-    pub(super) fn new(random: [u8; 8]) -> Self {
+    pub(crate) fn new(random: [u8; 8]) -> Self {
         let number = u64::from_be_bytes(random);
         Self {
             name: format!("{PREFIX}{number:016x}"),
@@ -33,18 +33,18 @@ impl Scratch {
     }
 
     /// The name.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// Where the folder is, or would be.
-    pub(super) fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         let path = std::env::temp_dir().join(&self.name);
         std::path::absolute(&path).unwrap_or(path)
     }
 
     /// Makes the folder. Others may pass through it: what is started in it may have other ids than the caller.
-    pub(super) fn make(&mut self) -> io::Result<()> {
+    pub(crate) fn make(&mut self) -> io::Result<()> {
         let path = self.path();
         std::fs::DirBuilder::new().mode(0o711).create(&path)?;
         self.folder = Some(path);
@@ -52,13 +52,13 @@ impl Scratch {
     }
 
     /// Makes a folder in it, readable for all.
-    pub(super) fn folder(&self, name: &str) -> io::Result<()> {
+    pub(crate) fn folder(&self, name: &str) -> io::Result<()> {
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true).mode(0o755).create(self.below(name))
     }
 
     /// Writes a file in it, for the caller alone.
-    pub(super) fn file(&self, name: &str, content: &[u8]) -> io::Result<()> {
+    pub(crate) fn file(&self, name: &str, content: &[u8]) -> io::Result<()> {
         let path = self.below(name);
         if let Some(above) = path.parent() {
             std::fs::create_dir_all(above)?;
@@ -77,7 +77,7 @@ impl Scratch {
     }
 
     /// From now on there is something to be cleaned up, by these commands.
-    pub(super) fn arm(
+    pub(crate) fn arm(
         &mut self,
         commands: Vec<Vec<OsString>>,
         environment: Vec<(OsString, OsString)>,
