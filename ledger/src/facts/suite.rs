@@ -193,6 +193,10 @@ impl Need {
                 0 if host.container.iter().any(|sign| sign == "user-namespace") => {
                     Some("uid = 0, in a user namespace".to_owned())
                 }
+                // Nor is one to which a container left none of the capabilities that make it one.
+                0 if host.container.iter().any(|sign| sign == FEW_CAPABILITIES) => {
+                    Some("uid = 0, without CAP_SYS_ADMIN, CAP_MKNOD and CAP_SYS_RESOURCE".to_owned())
+                }
                 0 => None,
                 uid => Some(format!("uid = {uid}")),
             },
@@ -203,6 +207,9 @@ impl Need {
         }
     }
 }
+
+/// Sign of a container: root has none of the capabilities CAP_SYS_ADMIN, CAP_MKNOD and CAP_SYS_RESOURCE.
+pub const FEW_CAPABILITIES: &str = "few-capabilities";
 
 /// Most rows of a suite, and most checks of a row.
 pub const MAX_ROWS: usize = 256;

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use ledger::facts::suite::FEW_CAPABILITIES;
+
 use super::{Gaps, is_absent};
 use crate::sys::errno_name;
 
@@ -43,11 +45,29 @@ pub(super) fn signs(kernel: &str, gaps: &mut Gaps) -> Vec<String> {
     {
         signs.push("user-namespace".to_owned());
     }
+    if nix::unistd::geteuid().is_root() && has_few_capabilities(gaps) {
+        signs.push(FEW_CAPABILITIES.to_owned());
+    }
     if kernel.to_ascii_lowercase().contains("microsoft") {
         signs.push("wsl".to_owned());
     }
     signs.sort();
     signs
+}
+
+/// CAP_SYS_ADMIN, CAP_SYS_RESOURCE and CAP_MKNOD (linux/capability.h), as bits.
+const OF_ROOT: u64 = 1 << 21 | 1 << 24 | 1 << 27;
+
+/// Whether no program that root executes has any capability that makes it the machine's root (proc_pid_status(5)).
+fn has_few_capabilities(gaps: &mut Gaps) -> bool {
+    let status = gaps.read("container", Path::new("/proc/self/status"));
+    status.is_some_and(|status| is_bounded(&status))
+}
+
+fn is_bounded(status: &str) -> bool {
+    let bounding = status.lines().find_map(|line| line.strip_prefix("CapBnd:"));
+    let bounding = bounding.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
+    bounding.is_some_and(|bounding| bounding & OF_ROOT == 0)
 }
 
 /// `container=` of pid 1 (systemd's container interface); only root may read it.
@@ -106,6 +126,11 @@ mod tests {
             Some("cgroup=docker")
         );
         assert_eq!(engine_of("0::/init.scope\n"), None);
+        let status = |bounding: &str| format!("Name:\tx\nCapBnd:\t{bounding}\n");
+        assert!(!is_bounded(&status("000001ffffffffff")));
+        assert!(!is_bounded(&status("00000000a80425fb")), "a node can be made");
+        assert!(is_bounded(&status("00000000800405fb")));
+        assert!(!is_bounded(""));
         assert_eq!(word("podman\n"), "podman");
         assert_eq!(word("\u{1b}[31mx"), "31mx");
         let signs = signs("5.15.0-microsoft-standard-WSL2", &mut Gaps::default());

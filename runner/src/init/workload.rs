@@ -3,10 +3,10 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -27,6 +27,8 @@ use crate::sys::{descriptor, errno_name, fault, filter, identity, process, termi
 
 /// How much likelier than pid 1 the workload is to be killed for lack of memory (proc_pid_oom_score_adj(5)).
 pub(super) const OOM_SCORE: &str = "500";
+/// The same where nothing inside can raise its own, without /proc: as high as it gets.
+const SCORE_WITHOUT_PROC: &str = "1000";
 /// Longest program that is hashed, in bytes. Sparse files have any length; no program is near this one.
 const MAX_HASHED: u64 = 1 << 30;
 /// Longest report of the workload's process, in bytes; a dozen outcomes stay far below.
@@ -299,19 +301,31 @@ pub(super) fn hash(path: &Path, control: &UnixStream) -> Option<String> {
     None
 }
 
-/// This process's own score, where there will be no /proc by which another process could write its own.
-static OWN_SCORE: OnceLock<File> = OnceLock::new();
+/// This process's own score and what it was, where there will be no /proc by which another process could write its own.
+static OWN_SCORE: OnceLock<(File, String)> = OnceLock::new();
 
 /// Keeps it open. Where that fails the workload is not likelier to be killed than pid 1, and says so.
 pub(super) fn keep_score() {
-    if let Ok(file) = File::options().write(true).open("/proc/self/oom_score_adj") {
-        let _ = OWN_SCORE.set(file);
+    let open = || -> io::Result<(File, String)> {
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .open("/proc/self/oom_score_adj")?;
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        Ok((file, text))
+    };
+    if let Ok(own) = open() {
+        let _ = OWN_SCORE.set(own);
     }
 }
 
-/// Raises or lowers it: a process that is forked has what the other had.
-fn score(text: &str) -> Option<io::Result<()>> {
-    OWN_SCORE.get().map(|mut file| file.write_all(text.as_bytes()))
+/// Sets it for a process that is forked, which has what this one has then; without a text sets it back.
+fn score(text: Option<&str>) -> Option<io::Result<()>> {
+    let (file, before) = OWN_SCORE.get()?;
+    // At the beginning: elsewhere the kernel takes no number.
+    let text = text.unwrap_or(before);
+    Some(file.write_all_at(text.as_bytes(), 0))
 }
 
 /// Makes the process; what it applied is to be read from the descriptor.
@@ -333,11 +347,11 @@ fn spawn(
     // Out of the way of the numbers that such a program knows.
     let status_write = module::moved(&status_write).map_err(failed)?;
     let report_write = module::moved(&report_write).map_err(failed)?;
-    let raised = score(OOM_SCORE);
+    let raised = score(Some(SCORE_WITHOUT_PROC));
     let forked = process::fork();
     if !matches!(forked, Ok(None)) {
-        // What it was before; a process may lower what it has raised.
-        let _ = score("0");
+        // A process may lower what it has raised.
+        let _ = score(None);
     }
     match forked.map_err(failed)? {
         None => {

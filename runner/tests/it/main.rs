@@ -44,6 +44,7 @@ mod syscalls;
 mod table;
 mod tamper;
 mod terminal;
+mod tiers;
 mod unmeasured;
 mod unshare;
 mod verifier;

@@ -80,6 +80,8 @@ pub(crate) struct World {
     runner: PathBuf,
     before: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
+    /// A filter around everything denies namespaces, as the one of many container engines does.
+    no_namespaces: bool,
 }
 
 /// A world in which sandboxes can be built; where the host makes none, says so and returns from the test.
@@ -163,6 +165,7 @@ impl World {
             runner: env!("CARGO_BIN_EXE_runner").into(),
             before: Vec::new(),
             variables: Vec::new(),
+            no_namespaces: false,
         }
     }
 
@@ -237,6 +240,28 @@ impl World {
         }
         self.before.splice(0..0, before);
         Ok(())
+    }
+
+    /// Runs everything from now on behind another program.
+    pub(crate) fn behind(&mut self, words: &[&str]) {
+        self.before = words.iter().map(OsString::from).collect();
+    }
+
+    /// Runs everything from now on where nobody makes namespaces.
+    pub(crate) fn without_namespaces(mut self) -> Self {
+        self.no_namespaces = true;
+        self
+    }
+
+    /// Runs everything from now on where parts of /proc are covered or read-only, as engines of containers leave it: the kernel
+    /// mounts no fresh one in a user namespace then. Says why not where that cannot be had.
+    pub(crate) fn with_masks(&mut self) -> Result<(), String> {
+        let script = "for name in kcore keys timer_list interrupts; do
+                test ! -e /proc/$name || mount --bind /dev/null /proc/$name
+            done
+            mount --bind /proc/sys /proc/sys
+            mount -o remount,bind,ro /proc/sys";
+        self.mounted(script)
     }
 
     /// From now on runs a copy of the program that is made now.
@@ -363,6 +388,9 @@ impl World {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        if self.no_namespaces {
+            deny_namespaces(&mut command);
+        }
         command
     }
 
@@ -410,6 +438,41 @@ impl World {
         read_all(&self.ledger(), &mut bytes);
         assert!(!bytes.is_empty());
         bytes
+    }
+}
+
+/// Puts a filter around a command: unshare(2) and clone(2) with any kind of namespace fail with EPERM, and clone3(2), whose
+/// arguments no filter sees, is not there.
+#[allow(unsafe_code, reason = "a filter is installed between fork and exec")]
+fn deny_namespaces(command: &mut Command) {
+    use runner::sys::filter::{Instruction, install};
+    use std::os::unix::process::CommandExt as _;
+    const KINDS: u32 = 0x7e02_0000;
+    let step = |code, jt, jf, k| Instruction { code, jt, jf, k };
+    let is = |number: libc::c_long, jf| step(0x15, 0, jf, u32::try_from(number).unwrap());
+    let give = |value| step(0x06, 0, 0, value);
+    let errno = |errno: i32| give(0x0005_0000 | errno.unsigned_abs());
+    let filter = [
+        step(0x20, 0, 0, 0),
+        is(libc::SYS_clone3, 1),
+        errno(libc::ENOSYS),
+        is(libc::SYS_unshare, 1),
+        errno(libc::EPERM),
+        is(libc::SYS_clone, 3),
+        step(0x20, 0, 0, 16),
+        step(0x45, 0, 1, KINDS),
+        errno(libc::EPERM),
+        give(0x7fff_0000),
+    ];
+    let is_root = is_root();
+    // SAFETY: two system calls; nothing is allocated.
+    unsafe {
+        command.pre_exec(move || {
+            if !is_root {
+                nix::sys::prctl::set_no_new_privs()?;
+            }
+            install("seccomp", &filter)
+        });
     }
 }
 

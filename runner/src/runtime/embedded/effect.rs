@@ -268,6 +268,11 @@ pub(in crate::runtime) fn effect(
             }
         }
     }
+    if let Outcome::Failed(failure) = outcomes.of("host-name") {
+        effect
+            .remarks
+            .push(format!("the workload sees this host's name: {failure}"));
+    }
     if let Outcome::Failed(failure) = outcomes.of("landlock") {
         effect
             .remarks

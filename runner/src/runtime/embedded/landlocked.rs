@@ -36,7 +36,7 @@ use crate::mechanism::identity::IdentitySpec;
 use crate::mechanism::landlock::{Access, Alone, LandlockSpec};
 use crate::mechanism::owners::HostIds;
 use crate::mechanism::seccomp::{Architecture, Beside, Families};
-use crate::mechanism::{Outcome, Outcomes};
+use crate::mechanism::{Failure, Outcome, Outcomes};
 use crate::plan::{self, Begun, Effect, Job, Launch, LaunchError, Plan, Program, Reason, Streams};
 use crate::runtime::template::scratch::Scratch;
 use crate::sys::process;
@@ -86,7 +86,16 @@ pub(super) fn launch(
     refuse_what_cannot_be_kept(plan)?;
     let ids = begun.ids.take().ok_or_else(no_ids)?;
     let mut outcomes = std::mem::take(&mut begun.outcomes);
-    let (scratch, own) = own_folder(&ids)?;
+    let (scratch, own) = own_folder()?;
+    if nix::unistd::geteuid().is_root() {
+        let (uid, gid) = (ids.host_uid(), ids.host_gid());
+        if let Err(error) = std::os::unix::fs::chown(&own, Some(uid), Some(gid)) {
+            // Of an id that this process cannot give a folder it cannot become either: it has it not.
+            let failure = Failure::call(format!("give a folder to {uid}"), &error);
+            outcomes.note("set-ids", Err(failure.clone()));
+            return Err(without_ids(plan, failure.to_string(), outcomes));
+        }
+    }
     let spec = spec(plan, &ids, &own, begun.group.as_ref())?;
     let sent = (&[][..], plan.job.caller_terminal.as_deref());
     let init = launch::build(&mut begun, &spec, sent, meanwhile, |_, _| {})?;
@@ -169,25 +178,21 @@ fn refuse_what_cannot_be_kept(plan: &Plan) -> Result<(), LaunchError> {
     Ok(())
 }
 
-/// A folder of this run's own, the workload's alone; it goes with the first of the two.
-fn own_folder(ids: &HostIds) -> Result<(Scratch, PathBuf), LaunchError> {
+/// A folder of this run's own, still the caller's; it goes with the first of the two.
+fn own_folder() -> Result<(Scratch, PathBuf), LaunchError> {
     let failed = |error: &dyn std::error::Error| LaunchError::Step {
         what: format!("make a folder of the run's own: {error}"),
     };
     let mut scratch = Scratch::new(random_bytes().map_err(|error| failed(&error))?);
-    let own = make_own(&mut scratch, ids).map_err(|error| failed(&error))?;
+    let own = make_own(&mut scratch).map_err(|error| failed(&error))?;
     Ok((scratch, own))
 }
 
-fn make_own(scratch: &mut Scratch, ids: &HostIds) -> std::io::Result<PathBuf> {
+fn make_own(scratch: &mut Scratch) -> std::io::Result<PathBuf> {
     scratch.make()?;
     scratch.folder("own")?;
     let own = std::fs::canonicalize(scratch.path())?.join("own");
     std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o700))?;
-    if nix::unistd::geteuid().is_root() {
-        let (uid, gid) = (ids.host_uid(), ids.host_gid());
-        std::os::unix::fs::chown(&own, Some(uid), Some(gid))?;
-    }
     Ok(own)
 }
 
@@ -284,7 +289,7 @@ fn program(plan: &Plan, own: &Path) -> ProgramSpec {
 }
 
 /// Which mechanisms must be in effect for a control to be declared.
-fn mechanisms(control: Control, plan: &Plan) -> Vec<&'static str> {
+fn mechanisms(control: Control) -> Vec<&'static str> {
     match control {
         Control::Network => vec!["base-filter"],
         Control::Filesystem => vec!["landlock", "base-filter"],
@@ -315,7 +320,7 @@ fn effect(plan: &Plan, outcomes: &Outcomes, program: Program) -> Effect {
     let mut effect = Effect::new(program);
     let runs = matches!(effect.program, Program::Found { .. });
     for (control, intent) in &plan.intended {
-        match lost_with(&mechanisms(*control, plan), outcomes, runs) {
+        match lost_with(&mechanisms(*control), outcomes, runs) {
             Some(why) => effect.lose(*control, why),
             None => {
                 let mut intent = intent.clone();
@@ -331,7 +336,7 @@ fn effect(plan: &Plan, outcomes: &Outcomes, program: Program) -> Effect {
 
 fn without_ids(plan: &Plan, what: String, outcomes: Outcomes) -> LaunchError {
     let lost = plan.intended.keys().filter_map(|control| {
-        let why = lost_with(&mechanisms(*control, plan), &outcomes, false);
+        let why = lost_with(&mechanisms(*control), &outcomes, false);
         why.map(|why| (*control, why))
     });
     let lost = lost.collect();

@@ -101,7 +101,11 @@ fn may_be_refused() -> bool {
         .lines()
         .find_map(|line| line.strip_prefix("Seccomp:"))
         .is_none_or(|mode| mode.trim() != "0");
+    // What a security module lets it do (AppArmor, SELinux), unless that is everything.
+    let is_confined = pseudo::read_text("/proc/self/attr/current")
+        .is_ok_and(|label| !label.is_empty() && !label.starts_with("unconfined"));
     is_filtered
+        || is_confined
         || !Path::new("/proc/self/ns/user").exists()
         || is("/proc/sys/user/max_user_namespaces", "0")
         || is("/proc/sys/kernel/unprivileged_userns_clone", "0")

@@ -13,16 +13,38 @@ use super::{
 use crate::world::{is_root, program};
 
 /// Sandboxes of the runner's plan.
-const SANDBOXES: &str = "embedded bwrap";
+const SANDBOXES: &str = "embedded bwrap no-proc landlock";
 /// Runtimes that start no probe, whatever they print and however they end.
 const NOTHING_RUNS: &str = "deny-all silent offline crashing hanging liar-static liar-copying";
 /// Runtimes that do.
-const PROBES_RUN: &str = "embedded bwrap unshare native no-op fresh-tmpfs-root pasta-like";
+const PROBES_RUN: &str = "embedded bwrap no-proc landlock unshare native no-op fresh-tmpfs-root pasta-like";
 const ALL: &str = "*";
 
 /// Runtimes, what it comes to, checks; a later row counts. `*` is all of them, `network/*` all of a control.
 const CELLS: &[(&str, Came, &str)] = &[
     (SANDBOXES, Contained, "*"),
+    // Weaker tiers of embedded, which stand here as runtimes of their own. Nothing that is absent from /proc is known to be absent
+    // where there is none.
+    (
+        "no-proc",
+        TWIN_FAILED,
+        "process/visibility process/memory process/pid1",
+    ),
+    // A probe's child cannot say of itself there that it is the one to end, and the one that would answer ends.
+    ("no-proc", SILENCE, "memory/tmpfs"),
+    // A process among the others: what has a name can be looked up, and sockets connected to.
+    (
+        "landlock",
+        Escaped,
+        "process/visibility user/inside ipc/unix ipc/host-sockets disk/quota",
+    ),
+    // Their own kind cannot be had either: a look at itself is denied by a filter, its /proc and terminals are out of reach, and
+    // nobody makes namespaces.
+    (
+        "landlock",
+        TWIN_FAILED,
+        "process/memory process/pid1 terminal/inject privilege/userns",
+    ),
     // Bare, or as good as that.
     (
         "unshare native no-op fresh-tmpfs-root pasta-like",
@@ -84,7 +106,11 @@ const CELLS: &[(&str, Came, &str)] = &[
 
 /// What runtimes declare; templates say it themselves.
 const DECLARES: &[(&str, &str)] = &[
-    (SANDBOXES, "*"),
+    ("embedded bwrap no-proc", "*"),
+    (
+        "landlock",
+        "network/* filesystem/* environment/* privilege/* memory/* processes/* syscalls/* cpu/* output/* devices/* descriptors/* files/*",
+    ),
     ("unshare", "network/* process/*"),
     // It cuts what is printed, whatever runs.
     ("native", "output/*"),
@@ -103,6 +129,8 @@ use Because::{Field, Seen};
 /// Who may not do what root may: an ordinary user, and root of a user namespace.
 const USER: Because = Field("host uid", |uid| uid != "0");
 const INNER_ROOT: Because = Field("host container", |signs| signs.contains("user-namespace"));
+/// Root of a container that has none of root's capabilities.
+const FEW: Because = Field("host container", |signs| signs.contains("few-capabilities"));
 
 pub(super) const NO_IPV6: Because = Field("host sysctls net.ipv6.conf.all.disable_ipv6", |off| {
     off != "0"
@@ -201,6 +229,12 @@ const DIFFERENCES: &[Difference] = &[
     other(PROBES_RUN, &[NO_ADDRESS], UNAVAILABLE, "network/path"),
     other(ALL, &[USER], FORBIDDEN, ROOTS),
     other(ALL, &[INNER_ROOT], FORBIDDEN, ROOTS),
+    other(
+        ALL,
+        &[FEW],
+        FORBIDDEN,
+        "privilege/capabilities devices/nodes",
+    ),
     back(&[USER, USERS_DEVICE], "devices/nodes"),
     back(&[USER, KERNEL_LOG], "devices/nodes"),
     // Root may all the same (`CAP_SYS_PTRACE`).
