@@ -194,9 +194,9 @@ impl Need {
                     Some("uid = 0, in a user namespace".to_owned())
                 }
                 // Nor is one to which a container left none of the capabilities that make it one.
-                0 if host.container.iter().any(|sign| sign == FEW_CAPABILITIES) => {
-                    Some("uid = 0, without CAP_SYS_ADMIN, CAP_MKNOD and CAP_SYS_RESOURCE".to_owned())
-                }
+                0 if host.container.iter().any(|sign| sign == FEW_CAPABILITIES) => Some(
+                    "uid = 0, without CAP_SYS_ADMIN, CAP_MKNOD and CAP_SYS_RESOURCE".to_owned(),
+                ),
                 0 => None,
                 uid => Some(format!("uid = {uid}")),
             },

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use ledger::facts::control::Control;
 use ledger::facts::policy::{Mode, NetworkMode};
 
+use crate::host::account::FIRST_HOST_ID;
 use crate::host::capability::map_workload_ids;
 use crate::mechanism::group::{Group, Resource};
 use crate::mechanism::{Failure, Outcome};
 use crate::plan::{self, Answer, LaunchError, Plan, Reason, Runtime, Why};
-use crate::host::account::FIRST_HOST_ID;
 use crate::sys::attempt::{Attempt, attempt};
 use crate::sys::clone::Placeholder;
 

@@ -128,7 +128,10 @@ mod tests {
         assert_eq!(engine_of("0::/init.scope\n"), None);
         let status = |bounding: &str| format!("Name:\tx\nCapBnd:\t{bounding}\n");
         assert!(!is_bounded(&status("000001ffffffffff")));
-        assert!(!is_bounded(&status("00000000a80425fb")), "a node can be made");
+        assert!(
+            !is_bounded(&status("00000000a80425fb")),
+            "a node can be made"
+        );
         assert!(is_bounded(&status("00000000800405fb")));
         assert!(!is_bounded(""));
         assert_eq!(word("podman\n"), "podman");

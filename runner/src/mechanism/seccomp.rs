@@ -225,10 +225,7 @@ pub fn base_with(
         .filter_map(|name| u32::try_from(architecture.number(name)?).ok())
         .map(|number| (number, Leaf::Return(RETURN_ENOSYS)));
     let mut second = head(architecture);
-    second.extend(by_number(
-        &absent.collect(),
-        Leaf::Return(RETURN_ALLOW),
-    ));
+    second.extend(by_number(&absent.collect(), Leaf::Return(RETURN_ALLOW)));
     Ok(vec![program, second])
 }
 
@@ -286,7 +283,10 @@ impl Beside {
             let flag = libc::CLONE_NEWUSER as u64;
             for name in ["clone", "unshare"] {
                 let has_flag = SeccompCmpOp::MaskedEq(flag);
-                when(name, SeccompCondition::new(0, dword.clone(), has_flag, flag)?)?;
+                when(
+                    name,
+                    SeccompCondition::new(0, dword.clone(), has_flag, flag)?,
+                )?;
             }
         }
         if self.other_processes {

@@ -140,9 +140,10 @@ impl Runtime for Auto {
         meanwhile: &mut dyn FnMut(),
     ) -> Result<Launch, LaunchError> {
         let mut launch = self.chosen().launch(plan, begun, meanwhile)?;
-        launch.effect.remarks.extend(self.why().map(|why| {
-            format!("runtime bwrap, instead of embedded: {why}")
-        }));
+        launch.effect.remarks.extend(
+            self.why()
+                .map(|why| format!("runtime bwrap, instead of embedded: {why}")),
+        );
         Ok(launch)
     }
 }

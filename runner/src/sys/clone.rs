@@ -136,7 +136,9 @@ pub(super) fn clone(args: &mut libc::clone_args) -> io::Result<libc::pid_t> {
         {
             // The descriptor is stored where the parent's thread id would be (clone(2), CLONE_PIDFD); no stack, no thread-local storage.
             // SAFETY: as above; the one pointer is that of the arguments, or null where it is not written to.
-            check(unsafe { libc::syscall(libc::SYS_clone, by_number, 0_u64, args.pidfd, 0_u64, 0_u64) })
+            check(unsafe {
+                libc::syscall(libc::SYS_clone, by_number, 0_u64, args.pidfd, 0_u64, 0_u64)
+            })
         }
         forked => forked,
     };

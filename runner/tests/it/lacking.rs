@@ -46,7 +46,12 @@ fn plan_says_what_exec_does(world: &World) {
             "{flags}: {}",
             planned.out
         );
-        assert_eq!(planned.out.contains("exec would run"), code == 0, "{}", planned.out);
+        assert_eq!(
+            planned.out.contains("exec would run"),
+            code == 0,
+            "{}",
+            planned.out
+        );
         let json = world.run(&format!("--json plan {flags} -- true")).json();
         assert_eq!(
             (&json["refused"], &json["launches"]),

@@ -61,8 +61,16 @@ fn without_a_fresh_proc_the_default_policy_runs_and_says_what_it_has() {
     let test = "without_a_fresh_proc_the_default_policy_runs_and_says_what_it_has";
     for world in worlds(test, "no-proc") {
         let planned = world.run("plan -- true").ended(0);
-        assert!(planned.out.contains("in the tier no-proc"), "{}", planned.out);
-        assert!(planned.out.contains("pid-namespace, empty /proc"), "{}", planned.out);
+        assert!(
+            planned.out.contains("in the tier no-proc"),
+            "{}",
+            planned.out
+        );
+        assert!(
+            planned.out.contains("pid-namespace, empty /proc"),
+            "{}",
+            planned.out
+        );
         let json = world.run("--json plan -- true").json();
         assert_eq!(json["runtime"]["tier"], "no-proc");
         let script = "ls -A /proc; ! true >/proc/new; ! unshare --user true; sleep 1000 & exit 7";
@@ -119,7 +127,11 @@ fn without_namespaces_the_default_policy_is_refused_by_plan_and_exec() {
     let test = "without_namespaces_the_default_policy_is_refused_by_plan_and_exec";
     for world in worlds(test, "landlock") {
         let planned = world.run("plan -- true").ended(126);
-        assert!(planned.out.contains("in the tier landlock"), "{}", planned.out);
+        assert!(
+            planned.out.contains("in the tier landlock"),
+            "{}",
+            planned.out
+        );
         let ran = world.exec("", &["true"]).ended(126);
         assert!(ran.err.contains("no-user-namespace (EPERM)"), "{}", ran.err);
         let run = world.last();
@@ -163,7 +175,11 @@ fn without_namespaces_what_is_declared_holds() {
         let run = world.last();
         assert_eq!(run.start.runtime.tier.as_deref(), Some("landlock"));
         for control in LANDLOCKED {
-            assert!(run.declares(control), "{control}: {:?}", run.reason(control));
+            assert!(
+                run.declares(control),
+                "{control}: {:?}",
+                run.reason(control)
+            );
         }
         assert_eq!(run.execution.verdict.as_str(), "as-requested");
         assert_eq!(run.start.key_reachable, None);
@@ -175,7 +191,10 @@ fn without_namespaces_what_is_declared_holds() {
         let own = format!("{own:?}");
         for entry in left {
             let name = entry.file_name().to_string_lossy().into_owned();
-            assert!(!name.starts_with("tmp.containment-") || !own.contains(&name), "{name}");
+            assert!(
+                !name.starts_with("tmp.containment-") || !own.contains(&name),
+                "{name}"
+            );
         }
     }
 }
@@ -227,15 +246,24 @@ fn without_namespaces_what_is_shown_stays_at_its_path() {
         for (more, why) in [
             (format!("--read {shown}:/elsewhere"), " at /elsewhere"),
             (format!("--workload {shown}"), " at /workload"),
-            (format!("--write {shown} --read {shown}/in"), "read-only below"),
+            (
+                format!("--write {shown} --read {shown}/in"),
+                "read-only below",
+            ),
         ] {
             refused(&world, &format!("{flags} {more}"), why);
         }
         let protecting = policy(&world, |policy| {
             policy["filesystem"]["protect"] = vec![".git/hooks"].into();
         });
-        refused(&world, &format!("{protecting} --write {shown}"), "protected paths");
-        let whole = policy(&world, |policy| policy["filesystem"]["root"] = "host-readonly".into());
+        refused(
+            &world,
+            &format!("{protecting} --write {shown}"),
+            "protected paths",
+        );
+        let whole = policy(&world, |policy| {
+            policy["filesystem"]["root"] = "host-readonly".into()
+        });
         refused(&world, &whole, "a root other than");
     }
 }
@@ -246,7 +274,10 @@ fn refused(world: &World, flags: &str, why: &str) {
     world.exec(flags, &["true"]).ended(126);
     let run = world.last();
     let reason = run.reason("filesystem").unwrap();
-    assert!(reason.starts_with("no-mounts (") && reason.contains(why), "{reason}");
+    assert!(
+        reason.starts_with("no-mounts (") && reason.contains(why),
+        "{reason}"
+    );
 }
 
 #[test]
@@ -260,7 +291,9 @@ fn without_namespaces_nothing_that_holds_evidence_is_shown() {
             assert!(ran.err.contains("no workload may see"), "{}", ran.err);
         }
         let world = world.with("SECRET", "value");
-        let ran = world.exec("--best-effort --secret SECRET", &["true"]).ended(126);
+        let ran = world
+            .exec("--best-effort --secret SECRET", &["true"])
+            .ended(126);
         assert!(ran.err.contains("secret SECRET"), "{}", ran.err);
     }
 }
@@ -309,7 +342,9 @@ fn without_namespaces_the_tree_ends_with_its_deadline_and_with_its_runner() {
         let script = "(setsid sleep \"$1\" &) ; sleep \"$1\"";
         let ran = world.sh("--best-effort --timeout 1s", script, &[Path::new(&mark)]);
         ran.ended(124);
-        until("the tree of a run past its deadline ends", || alive(&mark) == 0);
+        until("the tree of a run past its deadline ends", || {
+            alive(&mark) == 0
+        });
 
         let words = ["sh", "-c", script, "sh", &mark];
         let mut child = world.exec_command("--best-effort", &words).spawn().unwrap();

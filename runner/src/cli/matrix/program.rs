@@ -42,7 +42,9 @@ pub(super) fn keep_program(
 /// Whether everybody may pass through a folder and all above it. One that is not there yet is made by the rest.
 fn is_open(folder: &Path) -> bool {
     let found = folder.ancestors().filter_map(|above| above.metadata().ok());
-    found.into_iter().all(|found| found.permissions().mode() & 0o001 != 0)
+    found
+        .into_iter()
+        .all(|found| found.permissions().mode() & 0o001 != 0)
 }
 
 fn keep_in(state: &Path, sha256: &Hash) -> Result<PathBuf, MatrixError> {

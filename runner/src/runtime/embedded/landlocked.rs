@@ -279,8 +279,11 @@ fn program(plan: &Plan, own: &Path) -> ProgramSpec {
         program.cwd = own.to_owned();
     }
     for variable in &mut program.environment {
-        let (name, place) = variable.split_at(variable.iter().position(|it| *it == b'=').unwrap_or(0));
-        let is_place = [WORKSPACE, "/tmp"].iter().any(|own| place.get(1..) == Some(own.as_bytes()));
+        let (name, place) =
+            variable.split_at(variable.iter().position(|it| *it == b'=').unwrap_or(0));
+        let is_place = [WORKSPACE, "/tmp"]
+            .iter()
+            .any(|own| place.get(1..) == Some(own.as_bytes()));
         if is_place && [&b"HOME"[..], b"TMPDIR"].contains(&name) {
             *variable = [name, b"=", own.as_os_str().as_bytes()].concat();
         }
@@ -350,15 +353,14 @@ fn without_ids(plan: &Plan, what: String, outcomes: Outcomes) -> LaunchError {
 /// The steps in words, for the record.
 fn describe(plan: &Plan, spec: &Spec, ids: &HostIds) -> Vec<String> {
     let mut steps = vec!["embedded".to_owned(), "no namespaces".to_owned()];
-    steps.extend(
-        plan.job
-            .ablate
-            .map(|control| format!("without {control}")),
-    );
+    steps.extend(plan.job.ablate.map(|control| format!("without {control}")));
     if spec.identity.is_some() {
         steps.push(format!("become host {}", ids.host_uid()));
     }
-    let alone = spec.landlock.iter().filter_map(|rules| rules.alone.as_ref());
+    let alone = spec
+        .landlock
+        .iter()
+        .filter_map(|rules| rules.alone.as_ref());
     for grant in alone.flat_map(|alone| &alone.grants) {
         let word = match grant.access {
             Access::Read => "read",

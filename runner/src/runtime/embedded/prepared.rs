@@ -135,7 +135,9 @@ fn own_bytes(plan: &Plan, group: Option<&Group>) -> Option<u64> {
     }
 }
 
-pub(super) fn filter(plan: &Plan) -> Result<Option<Vec<crate::sys::filter::Instruction>>, LaunchError> {
+pub(super) fn filter(
+    plan: &Plan,
+) -> Result<Option<Vec<crate::sys::filter::Instruction>>, LaunchError> {
     let Some(architecture) = Architecture::native() else {
         return Ok(None);
     };

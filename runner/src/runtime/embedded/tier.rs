@@ -82,7 +82,10 @@ impl Tier {
 fn has_something_over_proc() -> bool {
     let proc = Path::new("/proc");
     let reveals = |mount: &mounts::Mount| {
-        mount.target != proc && !MOUNT_POINTS.iter().any(|own| mount.target == Path::new(own))
+        mount.target != proc
+            && !MOUNT_POINTS
+                .iter()
+                .any(|own| mount.target == Path::new(own))
     };
     mounts::read(Path::new("/proc/self/mountinfo")).map_or(true, |all| {
         mounts::at(&all, proc).is_none() || mounts::below(&all, proc).any(reveals)
@@ -92,9 +95,8 @@ fn has_something_over_proc() -> bool {
 /// Whether something on this host may refuse namespaces: then they are tried before a launch, which by itself is the trial
 /// everywhere else. None of these signs decides anything.
 fn may_be_refused() -> bool {
-    let is = |path: &str, value: &str| {
-        pseudo::read_text(path).is_ok_and(|text| text.trim() == value)
-    };
+    let is =
+        |path: &str, value: &str| pseudo::read_text(path).is_ok_and(|text| text.trim() == value);
     let status = pseudo::read_text("/proc/self/status").unwrap_or_default();
     // A filter around this process, as around all of a container's.
     let is_filtered = status
@@ -109,7 +111,10 @@ fn may_be_refused() -> bool {
         || !Path::new("/proc/self/ns/user").exists()
         || is("/proc/sys/user/max_user_namespaces", "0")
         || is("/proc/sys/kernel/unprivileged_userns_clone", "0")
-        || is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1")
+        || is(
+            "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+            "1",
+        )
 }
 
 #[cfg(test)]

@@ -17,7 +17,8 @@ const SANDBOXES: &str = "embedded bwrap no-proc landlock";
 /// Runtimes that start no probe, whatever they print and however they end.
 const NOTHING_RUNS: &str = "deny-all silent offline crashing hanging liar-static liar-copying";
 /// Runtimes that do.
-const PROBES_RUN: &str = "embedded bwrap no-proc landlock unshare native no-op fresh-tmpfs-root pasta-like";
+const PROBES_RUN: &str =
+    "embedded bwrap no-proc landlock unshare native no-op fresh-tmpfs-root pasta-like";
 const ALL: &str = "*";
 
 /// Runtimes, what it comes to, checks; a later row counts. `*` is all of them, `network/*` all of a control.
@@ -30,8 +31,6 @@ const CELLS: &[(&str, Came, &str)] = &[
         TWIN_FAILED,
         "process/visibility process/memory process/pid1",
     ),
-    // A probe's child cannot say of itself there that it is the one to end, and the one that would answer ends.
-    ("no-proc", SILENCE, "memory/tmpfs"),
     // A process among the others: what has a name can be looked up, and sockets connected to.
     (
         "landlock",

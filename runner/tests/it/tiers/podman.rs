@@ -13,7 +13,12 @@ use crate::world::{install, is_root, program, skip};
 const SETTINGS: [(&str, &[&str], &str, i32); 3] = [
     ("default", &[], "no-proc", 0),
     ("unmasked", &["--security-opt", "unmask=ALL"], "full", 0),
-    ("no namespaces", &["--security-opt", "seccomp={seccomp}"], "landlock", 126),
+    (
+        "no namespaces",
+        &["--security-opt", "seccomp={seccomp}"],
+        "landlock",
+        126,
+    ),
 ];
 
 /// What engines deny that let nobody without CAP_SYS_ADMIN make namespaces.
@@ -43,7 +48,9 @@ const SCRIPT: &str = r#"
 /// A root with the programs of this host, in a folder of its own.
 fn root(base: &Path, verify: &Path) -> std::path::PathBuf {
     let root = base.join("rootfs");
-    for folder in ["usr", "tmp", "root", "proc", "sys", "dev", "run", "etc", "work", "opt", "var/tmp"] {
+    for folder in [
+        "usr", "tmp", "root", "proc", "sys", "dev", "run", "etc", "work", "opt", "var/tmp",
+    ] {
         std::fs::create_dir_all(root.join(folder)).unwrap();
     }
     for link in ["bin", "sbin", "lib", "lib64"] {
@@ -58,7 +65,10 @@ fn root(base: &Path, verify: &Path) -> std::path::PathBuf {
         std::fs::set_permissions(root.join(folder), open).unwrap();
     }
     std::fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n").unwrap();
-    install(Path::new(env!("CARGO_BIN_EXE_runner")), &root.join("opt/runner"));
+    install(
+        Path::new(env!("CARGO_BIN_EXE_runner")),
+        &root.join("opt/runner"),
+    );
     install(verify, &root.join("opt/verify"));
     root
 }
@@ -67,12 +77,27 @@ fn root(base: &Path, verify: &Path) -> std::path::PathBuf {
 fn podman(base: &Path, root: &Path, flags: &[String]) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "podman"]);
-    for (flag, folder) in [("--root", "store"), ("--runroot", "run"), ("--tmpdir", "tmp")] {
+    for (flag, folder) in [
+        ("--root", "store"),
+        ("--runroot", "run"),
+        ("--tmpdir", "tmp"),
+    ] {
         command.arg(flag).arg(base.join(folder));
     }
-    command.args(["--runtime", "runc", "--cgroup-manager=cgroupfs", "run", "--rm"]);
+    command.args([
+        "--runtime",
+        "runc",
+        "--cgroup-manager=cgroupfs",
+        "run",
+        "--rm",
+    ]);
     command.args(["--network", "none", "--log-driver=none"]);
-    command.args(["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]);
+    command.args([
+        "--ulimit",
+        "nofile=1024:1024",
+        "--ulimit",
+        "nproc=1024:1024",
+    ]);
     for folder in ["/usr", "/bin", "/sbin", "/lib", "/lib64"] {
         if std::fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir()) {
             command.arg(format!("--volume={folder}:{folder}:ro"));
@@ -84,7 +109,9 @@ fn podman(base: &Path, root: &Path, flags: &[String]) -> Command {
 
 fn text(output: &Output) -> String {
     let parts = [&output.stdout, &output.stderr];
-    parts.map(|part| String::from_utf8_lossy(part).into_owned()).concat()
+    parts
+        .map(|part| String::from_utf8_lossy(part).into_owned())
+        .concat()
 }
 
 #[test]
@@ -110,23 +137,36 @@ fn in_each_setting_of_a_container_tier_declaration_and_cells_agree() {
         let flags: Vec<String> = flags
             .map(|flag| flag.replace("{seccomp}", seccomp.to_str().unwrap()))
             .collect();
-        let tried = podman(base.path(), &root, &flags).args(["sh", "-c", "true"]).output();
+        let tried = podman(base.path(), &root, &flags)
+            .args(["sh", "-c", "true"])
+            .output();
         let tried = tried.unwrap();
         if !tried.status.success() {
             skip(test, format!("{setting}: {}", text(&tried)));
             continue;
         }
-        let ran = podman(base.path(), &root, &flags).args(["sh", "-c", SCRIPT]).output();
+        let ran = podman(base.path(), &root, &flags)
+            .args(["sh", "-c", SCRIPT])
+            .output();
         let said = text(&ran.unwrap());
         let json = |name: &str| -> Value {
             let text = std::fs::read(root.join("work").join(name)).unwrap();
-            serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{setting}: {error}: {said}"))
+            serde_json::from_slice(&text)
+                .unwrap_or_else(|error| panic!("{setting}: {error}: {said}"))
         };
         assert_eq!(json("doctor.json")["tier"], tier, "{setting}: {said}");
         let cells = json("matrix.json")["cells"].as_array().unwrap().clone();
-        let declared: Vec<_> = cells.iter().filter(|cell| cell["declared"] == true).collect();
+        let declared: Vec<_> = cells
+            .iter()
+            .filter(|cell| cell["declared"] == true)
+            .collect();
         assert!(declared.len() > 15, "{setting}: {said}");
-        assert!(cells.iter().all(|cell| cell["verdict"] != "false-guarantee"), "{setting}");
+        assert!(
+            cells
+                .iter()
+                .all(|cell| cell["verdict"] != "false-guarantee"),
+            "{setting}"
+        );
         for expected in [
             "inside\nexec 0\n".to_owned(),
             format!("standard {standard}\nplan {standard}\n"),

@@ -71,10 +71,7 @@ pub(in crate::runtime::embedded) fn answer(
         Control::Process | Control::User | Control::Ipc | Control::Timeout => no_namespace(),
         // A session without a terminal begins all the same. But nothing shows that it is that which keeps one away: those of the
         // host cannot be told from one of the workload's own, and so none can be opened.
-        Control::Terminal => because(
-            Reason::NO_MOUNTS,
-            "no terminals of its own".to_owned(),
-        ),
+        Control::Terminal => because(Reason::NO_MOUNTS, "no terminals of its own".to_owned()),
         Control::Disk => because(Reason::NO_MOUNTS, "no folder has a size".to_owned()),
         Control::Environment
         | Control::Memory
