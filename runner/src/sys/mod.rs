@@ -18,6 +18,7 @@ pub mod mount;
 pub mod network;
 pub mod process;
 pub mod pseudo;
+pub mod reserve;
 pub mod start;
 pub mod starter;
 pub mod terminal;
