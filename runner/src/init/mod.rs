@@ -20,6 +20,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::mechanism::{Failure, Outcomes, group, identity, protect, root};
+use crate::sys::reserve::Reserve;
 use crate::sys::{descriptor, fault, network, process, starter, terminal};
 use wire::{FromInit, Listening, Report, Spec, ToInit, TreeReport};
 
@@ -313,10 +314,12 @@ fn supervise(control: &UnixStream, main: i32, pass_on: &dyn Fn(Signal)) -> io::R
     children.add(Signal::SIGCHLD);
     children.thread_block()?;
     let signals = SignalFd::with_flags(&children, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+    let reserve = Reserve::hold();
     loop {
         // Before waiting: somebody may have ended before the signal was blocked.
         while let Some((pid, how)) = process::reap()? {
             if pid == main {
+                drop(reserve);
                 return Ok(Some((how, count_others())));
             }
         }

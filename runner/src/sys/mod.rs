@@ -19,6 +19,7 @@ pub mod network;
 pub mod notify;
 pub mod process;
 pub mod pseudo;
+pub mod reserve;
 pub mod start;
 pub mod starter;
 pub mod terminal;

@@ -366,7 +366,10 @@ fn a_hundred(world: &World) {
     let state = world.path("state/containment-ledger");
     assert_eq!(names(&state.join("planted")), [""; 0]);
     for folder in names(&state.join("probes")) {
-        assert_eq!(names(&state.join("probes").join(folder)), ["probe"]);
+        assert_eq!(
+            names(&state.join("probes").join(folder)),
+            ["probe", "probe.wasm"]
+        );
     }
     objects_to_nothing_else(world);
 }

@@ -173,7 +173,7 @@ fn a_probe_program_that_was_not_written_leaves_nothing() {
         names.sort();
         names
     };
-    assert_eq!(names(), ["probe", "probe.mine"]);
+    assert_eq!(names(), ["probe", "probe.mine", "probe.wasm"]);
     let Some(bash) = program("bash") else {
         return skip("a_probe_program_that_was_not_written", "no bash");
     };
@@ -185,7 +185,7 @@ fn a_probe_program_that_was_not_written_leaves_nothing() {
     assert!(said.contains(&named), "{said}");
     assert!(said.contains("where the probe program is kept"), "{said}");
     assert!(said.contains("XDG_STATE_HOME"), "{said}");
-    assert_eq!(names(), ["probe.mine"]);
+    assert_eq!(names(), ["probe.mine", "probe.wasm"]);
     world.run(&line).ended(0);
-    assert_eq!(names(), ["probe", "probe.mine"]);
+    assert_eq!(names(), ["probe", "probe.mine", "probe.wasm"]);
 }

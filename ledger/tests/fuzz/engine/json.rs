@@ -12,6 +12,9 @@ pub(crate) enum Json {
     Object(Vec<(String, Json)>),
 }
 
+/// Up to how many bytes something is repeated: beyond what any input is cut to.
+const LONGEST: usize = 2 * super::MAX_INPUT_BYTES;
+
 /// Words that stand where a number, true, false or null does; not all of them are JSON.
 const WORDS: &[&str] = &[
     "0",
@@ -148,7 +151,8 @@ impl Json {
                     1 => {
                         let again = items[at].clone();
                         let times = if random.below(8) == 0 { 300 } else { 1 };
-                        items.extend(std::iter::repeat_n(again, times));
+                        let most = 1 + LONGEST / (1 + again.size());
+                        items.extend(std::iter::repeat_n(again, times.min(most)));
                     }
                     2 => {
                         let to = random.below(items.len());
@@ -165,7 +169,10 @@ impl Json {
                 match random.below(4) {
                     0 => old.truncate(at),
                     1 => old.insert_str(at, &text(random, words)),
-                    2 => *old = old.repeat(1 + random.below(40)),
+                    2 => {
+                        let most = 1 + LONGEST / (1 + old.len());
+                        *old = old.repeat((1 + random.below(40)).min(most));
+                    }
                     _ => {
                         let removed = old
                             .char_indices()
@@ -189,6 +196,20 @@ impl Json {
             Self::Word(_) | Self::Text(_) => 0,
             Self::List(items) => items.iter().map(Self::count).sum(),
             Self::Object(fields) => fields.iter().map(|(_, value)| value.count()).sum(),
+        }
+    }
+
+    /// About how many bytes it is when written.
+    fn size(&self) -> usize {
+        match self {
+            Self::Word(text) | Self::Text(text) => text.len(),
+            Self::List(items) => items.iter().map(|item| 1 + item.size()).sum(),
+            Self::Object(fields) => {
+                let sizes = fields
+                    .iter()
+                    .map(|(name, value)| 2 + name.len() + value.size());
+                sizes.sum()
+            }
         }
     }
 
@@ -246,11 +267,7 @@ impl Style {
     }
 }
 
-/// Bytes beyond which a text adds nothing more: far above what any parser here reads, and far below what there is of memory.
-const ENOUGH: usize = 16 << 20;
-
 fn put_text(text: &str, out: &mut String, style: Style) {
-    let text = if out.len() < ENOUGH { text } else { "" };
     if style.escape {
         let units = text.encode_utf16().map(|unit| format!("\\u{unit:04x}"));
         out.push('"');
