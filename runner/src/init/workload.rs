@@ -678,7 +678,7 @@ mod tests {
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert_eq!(hash(&pipe, &control), None);
         let long = folder.path().join("long");
-        let file = std::fs::File::create(&long).unwrap();
+        let file = File::create(&long).unwrap();
         file.set_len(200 << 30).unwrap();
         assert_eq!(hash(&long, &control), None);
         let program = folder.path().join("program");

@@ -26,9 +26,14 @@ pub struct Auto {
     embedded: Embedded,
     bwrap: Bwrap,
     is_bwrap: AtomicBool,
-    /// Why it is not the first: what embedded lacks.
-    why: Mutex<Option<String>>,
+    /// Why it is not the first: in which way embedded falls short, and what it lacks.
+    why: Mutex<Option<(&'static str, String)>>,
 }
+
+/// Embedded falls short of what is requested.
+const CANNOT: &str = "cannot do all that is requested";
+/// It can do all that, in a way that is second to another sandbox.
+const WEAKER: &str = "is less than whole here";
 
 /// The requested controls that a runtime does not intend, with the reasons.
 fn lacking(runtime: &dyn Runtime, policy: &Policy, job: &Job) -> Vec<String> {
@@ -50,7 +55,7 @@ impl Auto {
     }
 
     /// Takes bwrap where that can do all that is requested.
-    fn turn_to_bwrap(&self, policy: &Policy, job: &Job, why: &str) -> bool {
+    fn turn_to_bwrap(&self, policy: &Policy, job: &Job, how: &'static str, why: &str) -> bool {
         if !lacking(&self.bwrap, policy, job).is_empty()
             || self.bwrap.is_missing().is_some()
             || self.bwrap.works_here(policy, job).is_err()
@@ -58,11 +63,11 @@ impl Auto {
             return false;
         }
         self.is_bwrap.store(true, Ordering::Relaxed);
-        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
+        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = Some((how, why.to_owned()));
         true
     }
 
-    fn why(&self) -> Option<String> {
+    fn why(&self) -> Option<(&'static str, String)> {
         self.why
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -100,7 +105,8 @@ impl Runtime for Auto {
     }
 
     fn instead(&self) -> Option<String> {
-        self.why().map(|why| format!("instead of embedded: {why}"))
+        self.why()
+            .map(|(_, why)| format!("instead of embedded: {why}"))
     }
 
     fn get_ready(&self) {
@@ -109,12 +115,12 @@ impl Runtime for Auto {
 
     fn begin(&self, policy: &Policy, job: &Job, streams: Streams) -> Result<Begun, LaunchError> {
         let lacking = lacking(&self.embedded, policy, job);
-        if !lacking.is_empty() && self.turn_to_bwrap(policy, job, &lacking.join("; ")) {
+        if !lacking.is_empty() && self.turn_to_bwrap(policy, job, CANNOT, &lacking.join("; ")) {
             return self.bwrap.begin(policy, job, streams);
         }
         // Less than all of it is second to another sandbox, where that can be had.
         if let Some(tier) = self.embedded.weaker_tier()
-            && self.turn_to_bwrap(policy, job, &format!("its tier here is {tier}"))
+            && self.turn_to_bwrap(policy, job, WEAKER, &format!("its tier is {tier}"))
         {
             return self.bwrap.begin(policy, job, streams);
         }
@@ -123,7 +129,7 @@ impl Runtime for Auto {
         match self.embedded.begin(policy, job, streams) {
             Err(LaunchError::Namespaces { errno }) => {
                 let why = format!("{} ({errno})", Reason::NO_USER_NAMESPACE);
-                if self.turn_to_bwrap(policy, job, &why) {
+                if self.turn_to_bwrap(policy, job, CANNOT, &why) {
                     self.bwrap.begin(policy, job, again)
                 } else {
                     Err(LaunchError::Namespaces { errno })
@@ -142,7 +148,7 @@ impl Runtime for Auto {
         let mut launch = self.chosen().launch(plan, begun, meanwhile)?;
         launch.effect.remarks.extend(
             self.why()
-                .map(|why| format!("runtime bwrap, instead of embedded: {why}")),
+                .map(|(how, why)| format!("runtime bwrap, because embedded {how}: {why}")),
         );
         Ok(launch)
     }

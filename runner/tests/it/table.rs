@@ -153,7 +153,7 @@ fn compare(runtime: &str, table: &Table, declares: Option<&dyn Fn(&str) -> bool>
                 let name = field.rsplit(' ').next();
                 name.is_some_and(|name| detail.starts_with(name))
             });
-            let is_inner = detail.starts_with("uid = 0, ");
+            let is_inner = detail.starts_with("uid = ");
             if !is_named && !is_inner {
                 wrong.push(format!("{id} does not say why: {detail}"));
             }

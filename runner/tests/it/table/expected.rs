@@ -178,6 +178,9 @@ const MORE_IDS: Because = Seen("subordinate ids", || {
     !is_root() && program("newgidmap").is_some() && name.is_some_and(|name| has(&name))
 });
 
+/// Who is no root puts a filter on itself only with no_new_privs, which everything has then, bare or not.
+const OWN_FILTER: Because = Seen("no_new_privs around the runner", || !is_root());
+
 /// What a row changes.
 struct Difference {
     runtimes: &'static str,
@@ -262,6 +265,12 @@ const DIFFERENCES: &[Difference] = &[
     gap(&[USER, NO_PIDS], Escaped, "processes/*"),
     gap(&[USER, NO_CPU], Escaped, "cpu/*"),
     gap(&[NO_GROUPS], Escaped, LIMITED),
+    other(
+        "landlock",
+        &[USER, OWN_FILTER],
+        Came::Inconclusive("baseline-contained"),
+        "privilege/no-new-privs",
+    ),
     // Supplementary groups stay, of ids that are mapped nowhere inside; those of subordinate ids can be dropped.
     gap(&[USER, MORE_GROUPS], Contained, "user/inside"),
     gap(&[USER, MORE_GROUPS], FORBIDDEN, "user/host"),
