@@ -34,6 +34,7 @@ const RETURN_ALLOW: u32 = 0x7fff_0000; // SECCOMP_RET_ALLOW
 const RETURN_EPERM: u32 = RETURN_ERRNO | libc::EPERM as u32;
 const RETURN_NOTIFY: u32 = libc::SECCOMP_RET_USER_NOTIF;
 const RETURN_ENOSYS: u32 = RETURN_ERRNO | libc::ENOSYS as u32;
+const RETURN_EOPNOTSUPP: u32 = RETURN_ERRNO | libc::EOPNOTSUPP as u32;
 
 /// An architecture that filters are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,7 +197,8 @@ pub struct Beside {
     pub user_namespaces: bool,
     /// Looking into, and limits of, other processes, which are not in another pid namespace.
     pub other_processes: bool,
-    /// Changes of what is known of a file: owner, mode, times, attributes. Landlock does not look at these.
+    /// What can be done with a file that may not be opened, at which Landlock does not look: changes of its owner, mode, times and
+    /// attributes, reading these, and watching what becomes of it.
     pub metadata: bool,
 }
 
@@ -221,16 +223,32 @@ pub fn base_with(
     // A program that meets ENOSYS uses openat, which can be judged.
     let absent = ["openat2"].into_iter();
     let absent = absent.chain(beside.user_namespaces.then_some("clone3"));
-    let absent = absent
-        .filter_map(|name| u32::try_from(architecture.number(name)?).ok())
-        .map(|number| (number, Leaf::Return(RETURN_ENOSYS)));
+    let absent = absent.map(|name| (name, RETURN_ENOSYS));
+    // As of a file system that has no attributes.
+    let unsupported = ATTRIBUTE_CALLS.iter().filter(|_| beside.metadata);
+    let unsupported = unsupported.map(|name| (*name, RETURN_EOPNOTSUPP));
+    let answers = absent.chain(unsupported).filter_map(|(name, answer)| {
+        let number = u32::try_from(architecture.number(name)?).ok()?;
+        Some((number, Leaf::Return(answer)))
+    });
     let mut second = head(architecture);
-    second.extend(by_number(&absent.collect(), Leaf::Return(RETURN_ALLOW)));
+    second.extend(by_number(&answers.collect(), Leaf::Return(RETURN_ALLOW)));
     Ok(vec![program, second])
 }
 
-/// Calls that change what is known of a file, by its path or by a descriptor.
-const METADATA_CALLS: [&str; 21] = [
+/// Calls that read attributes of a file by its path.
+const ATTRIBUTE_CALLS: [&str; 6] = [
+    "getxattr",
+    "lgetxattr",
+    "getxattrat",
+    "listxattr",
+    "llistxattr",
+    "listxattrat",
+];
+/// Calls that change what is known of a file, by its path or by a descriptor, or tell what becomes of it.
+const METADATA_CALLS: [&str; 23] = [
+    "inotify_add_watch",
+    "fanotify_mark",
     "chmod",
     "fchmod",
     "fchmodat",

@@ -327,3 +327,53 @@ fn no_name_is_dropped_in_silence() {
         Err(CompileFilterError::Empty)
     ));
 }
+
+#[test]
+fn what_no_namespace_keeps_away_is_denied_where_that_is_asked() {
+    let all = Beside {
+        user_namespaces: true,
+        other_processes: true,
+        metadata: true,
+    };
+    for architecture in [Architecture::X86_64, Architecture::Aarch64] {
+        let judge = |beside: &Beside, name: &str, arguments: [u64; 6]| {
+            let number = architecture.number(name).unwrap() as u32;
+            let filters = base_with(architecture, Families::Held, beside).unwrap();
+            let answers = filters
+                .iter()
+                .map(|filter| run_with(filter, architecture.audit(), number, arguments));
+            answers.min().unwrap()
+        };
+        let user = libc::CLONE_NEWUSER as u64;
+        let first = |value| [value, 0, 0, 0, 0, 0];
+        let second = |value| [9, value, 0, 0, 0, 0];
+        for (name, arguments, denied) in [
+            ("clone", first(user | 17), RETURN_EPERM),
+            ("clone", first(17), ALLOW),
+            ("unshare", first(user), RETURN_EPERM),
+            ("unshare", first(0x400), ALLOW),
+            ("clone3", first(0), RETURN_ENOSYS),
+            ("prlimit64", first(7), RETURN_EPERM),
+            ("prlimit64", first(0), ALLOW),
+            ("ptrace", first(0), RETURN_EPERM),
+            ("pidfd_getfd", first(3), RETURN_EPERM),
+            ("fchmod", second(0o600), RETURN_EPERM),
+            ("fchownat", first(3), RETURN_EPERM),
+            ("utimensat", first(3), RETURN_EPERM),
+            ("setxattr", first(3), RETURN_EPERM),
+            ("ioctl", second(0x4008_6602), RETURN_EPERM),
+            ("ioctl", second(0x5401), ALLOW),
+            ("inotify_add_watch", first(3), RETURN_EPERM),
+            ("lgetxattr", first(3), RETURN_EOPNOTSUPP),
+            ("fgetxattr", first(3), ALLOW),
+            ("openat2", first(3), RETURN_ENOSYS),
+            ("read", first(3), ALLOW),
+        ] {
+            assert_eq!(judge(&all, name, arguments), denied, "{name} {arguments:?}");
+            // Of all this nothing is denied elsewhere but what is denied everywhere.
+            let usual = judge(&Beside::default(), name, arguments);
+            let everywhere = if name == "openat2" { denied } else { ALLOW };
+            assert_eq!(usual, everywhere, "{name} {arguments:?}");
+        }
+    }
+}
