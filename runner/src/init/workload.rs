@@ -27,7 +27,7 @@ use crate::sys::{descriptor, errno_name, fault, filter, identity, process, termi
 
 /// How much likelier than pid 1 the workload is to be killed for lack of memory (proc_pid_oom_score_adj(5)).
 pub(super) const OOM_SCORE: &str = "500";
-/// The same where nothing inside can raise its own, without /proc: as high as it gets.
+/// The same where nothing inside can raise its own, without a /proc that it may write to: as high as it gets.
 const SCORE_WITHOUT_PROC: &str = "1000";
 /// Longest program that is hashed, in bytes. Sparse files have any length; no program is near this one.
 const MAX_HASHED: u64 = 1 << 30;
@@ -511,9 +511,15 @@ fn apply(
     let outcomes = &mut applied.outcomes;
     process::default_signals();
     // Raising one's own score takes a dumpable process; nothing hostile runs yet.
+    let stands_alone = spec.landlock.as_ref().is_some_and(|it| it.alone.is_some());
+    let text = if stands_alone {
+        SCORE_WITHOUT_PROC
+    } else {
+        OOM_SCORE
+    };
     let score = raised.unwrap_or_else(|| {
         identity::set_dumpable(true)
-            .and_then(|()| std::fs::write("/proc/self/oom_score_adj", OOM_SCORE))
+            .and_then(|()| std::fs::write("/proc/self/oom_score_adj", text))
             .and_then(|()| identity::set_dumpable(spec.stays_dumpable))
     });
     outcomes.note(
