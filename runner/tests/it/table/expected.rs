@@ -181,6 +181,11 @@ const MORE_IDS: Because = Seen("subordinate ids", || {
 /// Who is no root puts a filter on itself only with no_new_privs, which everything has then, bare or not.
 const OWN_FILTER: Because = Seen("no_new_privs around the runner", || !is_root());
 
+/// Before ABI 6 Landlock keeps neither signals nor abstract sockets inside.
+const NO_SCOPES: Because = Field("host landlockAbi", |abi| {
+    abi.parse::<u32>().is_ok_and(|abi| abi < 6)
+});
+
 /// What a row changes.
 struct Difference {
     runtimes: &'static str,
@@ -265,6 +270,8 @@ const DIFFERENCES: &[Difference] = &[
     gap(&[USER, NO_PIDS], Escaped, "processes/*"),
     gap(&[USER, NO_CPU], Escaped, "cpu/*"),
     gap(&[NO_GROUPS], Escaped, LIMITED),
+    other("landlock", &[NO_SCOPES], Escaped, "ipc/abstract"),
+    other("landlock", &[NO_SCOPES, USER], Escaped, "process/signal"),
     other(
         "landlock",
         &[USER, OWN_FILTER],
@@ -436,6 +443,7 @@ fn plain_host() -> Host {
         "cgroup": { "delegated": ["cpu", "memory", "pids"], "layout": "v2" },
         "container": [],
         "groups": [],
+        "landlockAbi": 7,
         "sysctls": {
             "dev.tty.legacy_tiocsti": "1",
             "kernel.apparmor_restrict_unprivileged_userns": "0",
