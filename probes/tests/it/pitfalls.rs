@@ -117,7 +117,7 @@ fn without_landlock_a_filter_asks_the_same() {
 fn slow_forks_are_counted_when_all_are_there() {
     let test = "slow_forks_are_counted_when_all_are_there";
     // The last comes long after the first would have ended, had it not waited.
-    let slow = ["clone,clone3,fork,vfork:delay_exit=25000"];
+    let slow = ["clone,clone3,fork,vfork:delay_exit=10000"];
     let Some(mut command) = interfered(test, &slow, &[]) else {
         return;
     };

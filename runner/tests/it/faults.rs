@@ -133,7 +133,12 @@ pub(crate) fn with_planted(command: &mut std::process::Command) {
     // SAFETY: dup2 is async-signal-safe and the closure owns the file.
     unsafe {
         command.pre_exec(move || {
-            if libc::dup2(file.as_raw_fd(), 7) < 0 {
+            // Where it has this number already, dup2 changes nothing: it would close at exec.
+            let planted = match file.as_raw_fd() {
+                7 => libc::fcntl(7, libc::F_SETFD, 0),
+                other => libc::dup2(other, 7),
+            };
+            if planted < 0 {
                 return Err(std::io::Error::last_os_error());
             }
             Ok(())

@@ -1,5 +1,8 @@
 //! Who writes now (`lock`), and which runs are alive (`runs/<run>.lock`).
 //!
+//! A file can be removed while somebody holds its lock, and the next one locks another: so whoever writes holds the ledger's
+//! folder, too, where the file system locks folders. NFS does not: an exclusive lock takes a descriptor to write there (flock(2)).
+//!
 //! Both are `flock` locks of an open file: the kernel lets go of them when the last process that holds the
 //! file open dies, so a lock that is free says that nobody is there any more. A child that was forked and
 //! not executed holds its parent's files: it closes them (they are close-on-exec) or lives on as their owner.
@@ -13,6 +16,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use super::layout::Layout;
 use crate::facts::execution::RunId;
 use crate::file::durable::{self, FileError};
@@ -25,6 +30,8 @@ const SILENT: Duration = Duration::from_secs(1);
 pub(super) struct LedgerLock {
     path: PathBuf,
     file: File,
+    /// The ledger's folder; absent where the file system does not lock folders.
+    folder: Option<(PathBuf, File)>,
     /// Says that another writer is waited for; absent when nobody asked for it, and once that was said.
     say_waiting: Option<fn(&Path)>,
 }
@@ -68,6 +75,7 @@ impl LedgerLock {
         let mut lock = Self {
             path,
             file,
+            folder: lockable_folder(layout.root())?,
             say_waiting,
         };
         lock.acquire()?;
@@ -81,16 +89,20 @@ impl LedgerLock {
     }
 
     /// Waits for the lock. When the file was removed or replaced meanwhile, others lock the new one: so
-    /// does this.
+    /// does this. Who held the old one may still write: then the folder is waited for.
     pub(super) fn acquire(&mut self) -> Result<(), FileError> {
         loop {
             self.wait()?;
             let held = durable::inspect(&self.file, &self.path)?;
             let named = durable::inspect_name(&self.path)?;
             if named.is_some_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino())) {
-                return Ok(());
+                break;
             }
             self.file = durable::open_or_create(&self.path)?;
+        }
+        match &self.folder {
+            Some((path, folder)) => durable::lock(folder, path),
+            None => Ok(()),
         }
     }
 
@@ -127,8 +139,42 @@ impl LedgerLock {
     }
 
     pub(super) fn release(&self) -> Result<(), FileError> {
-        durable::unlock(&self.file, &self.path)
+        let folder = match &self.folder {
+            Some((path, folder)) => durable::unlock(folder, path),
+            None => Ok(()),
+        };
+        durable::unlock(&self.file, &self.path)?;
+        folder
     }
+}
+
+/// The folder, where it can be locked.
+fn lockable_folder(path: &Path) -> Result<Option<(PathBuf, File)>, FileError> {
+    let Some(folder) = durable::open_named(path)? else {
+        return Ok(None);
+    };
+    match durable::try_lock(&folder, path) {
+        Ok(true) => durable::unlock(&folder, path)?,
+        // Somebody writes: it can.
+        Ok(false) => {}
+        Err(error) if does_not_lock_folders(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    Ok(Some((path.to_owned(), folder)))
+}
+
+fn does_not_lock_folders(error: &FileError) -> bool {
+    let answers = [
+        Errno::BADF,
+        Errno::INVAL,
+        Errno::ISDIR,
+        Errno::OPNOTSUPP,
+        Errno::NOSYS,
+    ];
+    let answer = error.source.raw_os_error();
+    answers
+        .iter()
+        .any(|errno| answer == Some(errno.raw_os_error()))
 }
 
 /// Says that a run is alive, for as long as it is kept. Then its file becomes the spare one that the next run takes:

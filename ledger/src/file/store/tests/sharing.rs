@@ -56,6 +56,43 @@ fn who_is_kept_waiting_is_told_once() {
 }
 
 #[test]
+fn who_writes_is_waited_for_also_when_its_lock_was_removed() {
+    let place = Place::new();
+    let mut first = place.open();
+    let run = run_id();
+    let _lock = first.begin_run(run).unwrap();
+    first.ready(&stamp()).unwrap();
+    first.host(&host_facts("6.1"), &stamp()).unwrap();
+    let mine = begin(&mut first, run);
+    let (mine, other, mut second) = std::thread::scope(|scope| {
+        let mut others = None;
+        let written = first.locked(|first| {
+            first.catch_up(&stamp())?;
+            std::fs::remove_file(place.dir().join("lock")).unwrap();
+            let other = scope.spawn(|| {
+                let mut second = place.open();
+                let run = run_id();
+                let lock = second.begin_run(run).unwrap();
+                (begin(&mut second, run), second, lock)
+            });
+            // Time enough to write, were it not to wait.
+            let until = std::time::Instant::now() + std::time::Duration::from_millis(300);
+            while std::time::Instant::now() < until && !other.is_finished() {
+                std::thread::yield_now();
+            }
+            others = Some(other);
+            first.write_record(execution(mine), None, &stamp(), Durability::Durable)
+        });
+        let (other, second, _) = others.unwrap().join().unwrap();
+        (written.unwrap().sequence, other, second)
+    });
+    assert_eq!(other.value(), mine.value() + 1);
+    let last = second.append(execution(other), None, &stamp(), Durability::Durable);
+    assert_eq!(last.unwrap().sequence.value(), other.value() + 1);
+    assert_eq!(place.walk_covered().len() as u64, other.value() + 2);
+}
+
+#[test]
 fn sixteen_writers_make_one_chain() {
     const WRITERS: u64 = 16;
     const EACH: u64 = 12;
