@@ -41,6 +41,13 @@ pub(super) fn would(runtime: &dyn Runtime, plan: &mut Plan) -> Would {
     match runtime.try_here(plan) {
         _ if runtime.is_missing().is_some() && !refused_before => Would::FailToLaunch,
         Err(LaunchError::Mechanism { lost, .. }) => give_up(plan, lost, refused_before, true),
+        Err(LaunchError::Refused { control, why, what }) => {
+            let why = Why {
+                detail: Some(what),
+                ..why
+            };
+            give_up(plan, BTreeMap::from([(control, why)]), refused_before, true)
+        }
         Err(_) => Would::FailToLaunch,
         Ok(()) => {
             let lost = limits_refused(plan);

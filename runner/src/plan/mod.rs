@@ -404,6 +404,8 @@ pub enum LaunchError {
     Refused {
         /// The control that would be lost.
         control: Control,
+        /// The reason that is recorded.
+        why: Why,
         /// What to do.
         what: String,
     },

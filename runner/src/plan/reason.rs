@@ -29,6 +29,7 @@ reasons! {
     NOT_ISOLATED "not-isolated" "this runtime does nothing about it",
     NO_SUCH_FUNCTION "no-such-function" "a module has no function that asks for what this restricts; that is all that stands there, and no probe can show it",
     FOLDERS_ALONE "folders-alone" "this runtime shows the folders that are named, and no tree around them",
+    CANNOT_SHOW "cannot-show" "this runtime has no way to show a folder, file or secret as it is to be shown",
     SOCKETS_SHARED "sockets-shared" "unix sockets of the host can be connected to by their paths",
     NOT_IN_TEMPLATE "not-in-template" "the runtime template does not declare it",
     NO_RESOURCE_GROUPS "no-resource-groups" "no control groups with this controller are mounted here",

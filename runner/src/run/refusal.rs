@@ -107,8 +107,8 @@ pub(super) fn obstacle(plan: &Plan, error: &LaunchError) -> NoRun {
                 NotExecuted::LaunchFailed
             }
         }
-        LaunchError::Refused { control, .. } => {
-            let word = format!("{} (idmap)", plan::Reason::MECHANISM_FAILED);
+        LaunchError::Refused { control, why, .. } => {
+            let word = why.to_string();
             for gap in controls
                 .unsupported
                 .iter_mut()

@@ -273,6 +273,7 @@ impl Template {
     fn refuse_what_is_not_shown(way: &Way, plan: &Plan) -> Result<(), LaunchError> {
         let refused = |what: String| LaunchError::Refused {
             control: Control::Filesystem,
+            why: Reason::CANNOT_SHOW.into(),
             what,
         };
         for bind in &plan.tree.binds {

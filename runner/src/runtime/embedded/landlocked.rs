@@ -154,6 +154,7 @@ pub(super) fn launch(
 fn refuse_what_cannot_be_kept(plan: &Plan) -> Result<(), LaunchError> {
     let refused = |what: String| LaunchError::Refused {
         control: Control::Filesystem,
+        why: Reason::NO_MOUNTS.into(),
         what,
     };
     if let Some(secret) = plan.job.secrets.first() {

@@ -14,7 +14,7 @@ use crate::mechanism::landlock::LandlockSpec;
 use crate::mechanism::owners::{HostIds, MapOwnersError};
 use crate::mechanism::placeholders::Placeholders;
 use crate::mechanism::seccomp::{self, Architecture, Beside, Calls, Families};
-use crate::plan::{LaunchError, Plan};
+use crate::plan::{LaunchError, Plan, Reason, Why};
 use crate::sys::fault;
 
 /// What pid 1 is to build, and what is on the host for it.
@@ -109,6 +109,10 @@ fn refused_owner(error: MapOwnersError) -> LaunchError {
     match &error {
         MapOwnersError::Refused { .. } | MapOwnersError::Kernel { .. } => LaunchError::Refused {
             control: Control::User,
+            why: Why {
+                reason: Reason::MECHANISM_FAILED,
+                detail: Some("idmap".to_owned()),
+            },
             what: error.to_string(),
         },
         MapOwnersError::Source { .. } | MapOwnersError::Namespace(_) => LaunchError::Step {
