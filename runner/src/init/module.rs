@@ -5,6 +5,7 @@
 //! descriptor 3  a file: what is to be run, and under what
 //! descriptor 4  a pipe: it writes what stands ready, once, and a byte when the module begins
 //! descriptor 5  a pipe: a byte lets the module begin; its end means that nobody waits any more
+//! from 6 on     the folders that the module sees, opened by the runner (`O_PATH`)
 //! ```
 
 use std::fs::File;
@@ -14,8 +15,11 @@ use std::os::unix::net::UnixStream;
 
 use nix::fcntl::OFlag;
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 
 use super::patience::read_full;
+use super::wire;
 use crate::mechanism::Failure;
 use crate::sys::descriptor;
 
@@ -23,7 +27,7 @@ use crate::sys::descriptor;
 const ORDER: RawFd = 3;
 const REPORT: RawFd = 4;
 const GO: RawFd = 5;
-/// Above all of them, and below any limit.
+/// Above these, and below any limit.
 const ABOVE: RawFd = 16;
 /// Longest report, in bytes: a policy with every possible folder stays far below.
 const MAX_REPORT: usize = 1 << 20;
@@ -32,28 +36,56 @@ const MAX_REPORT: usize = 1 << 20;
 pub(super) struct Theirs {
     order: OwnedFd,
     report: OwnedFd,
+    folders: Vec<OwnedFd>,
 }
 
-/// Makes them, with the end that is read here.
-pub(super) fn connect(order: &[u8]) -> io::Result<(Theirs, OwnedFd)> {
+/// Makes them, with the end that is read here; the folders were planted.
+pub(super) fn connect(order: &[u8], folders: u32) -> io::Result<(Theirs, OwnedFd)> {
     let mut file = File::from(memfd_create(c"containment-order", MFdFlags::MFD_CLOEXEC)?);
     file.write_all(order)?;
     let (ours, report) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
-    let order = file.into();
-    Ok((Theirs { order, report }, ours))
+    let folders = (0..folders as usize)
+        .map(|index| descriptor::take_planted(wire::planted_number(index)))
+        .collect::<io::Result<_>>()?;
+    let theirs = Theirs {
+        order: file.into(),
+        report,
+        folders,
+    };
+    Ok((theirs, ours))
 }
 
-/// A copy that is in nobody's way.
-pub(super) fn moved(fd: &OwnedFd) -> io::Result<OwnedFd> {
-    descriptor::duplicate_above(fd.as_fd(), ABOVE)
+/// A copy that is in nobody's way, also where a program has this many folders.
+pub(super) fn moved(fd: &OwnedFd, folders: u32) -> io::Result<OwnedFd> {
+    let above = ABOVE.max(wire::module_folder(folders as usize));
+    descriptor::duplicate_above(fd.as_fd(), above)
+}
+
+/// Has the kernel end this process when its parent ends, however that ends and whatever this process does then: stopped or busy,
+/// it would stay behind where no pid namespace ends with that. In the process that will execute the program, which keeps it.
+pub(super) fn end_with(parent: Pid) -> io::Result<()> {
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+    // It may have ended before.
+    if nix::unistd::getppid() == parent {
+        Ok(())
+    } else {
+        Err(io::Error::from_raw_os_error(libc::ESRCH))
+    }
 }
 
 impl Theirs {
     /// Gives each its number, in the process that will execute the program.
     pub(super) fn place(&self, go: &OwnedFd) -> io::Result<()> {
         let all = [(&self.order, ORDER), (&self.report, REPORT), (go, GO)];
+        let folders = self.folders.iter().enumerate();
+        let folders = folders.map(|(index, fd)| (fd, wire::module_folder(index)));
+        let count = u32::try_from(self.folders.len()).map_err(io::Error::other)?;
         // One may have the number of another.
-        let all = all.map(|(fd, number)| (moved(fd), number));
+        let all: Vec<_> = all
+            .into_iter()
+            .chain(folders)
+            .map(|(fd, number)| (moved(fd, count), number))
+            .collect();
         for (fd, number) in all {
             descriptor::plant(fd?, number)?;
             descriptor::set_cloexec(&number, false)?;

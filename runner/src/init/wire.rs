@@ -36,6 +36,8 @@ use crate::sys::process::Ended;
 pub const CONTROL: RawFd = 3;
 /// Planted descriptors get numbers from here on, in their order; each arrives at the number between.
 const PLANTED: RawFd = CONTROL + 2;
+/// Number of the first folder of a program that runs a module, behind the three that it talks by.
+const MODULE_FOLDERS: RawFd = 6;
 /// argv[0] by which this program knows that it is pid 1 of a sandbox.
 pub const INIT_NAME: &std::ffi::CStr = c"containment-init";
 /// Longest message; a plan with every possible flag stays far below.
@@ -161,6 +163,12 @@ pub struct LauncherReport {
 #[must_use]
 pub fn planted_number(index: usize) -> RawFd {
     PLANTED.saturating_add(RawFd::try_from(index).unwrap_or(RawFd::MAX))
+}
+
+/// The number by which a program that runs a module knows a folder, in the order in which they were planted.
+#[must_use]
+pub fn module_folder(index: usize) -> RawFd {
+    MODULE_FOLDERS.saturating_add(RawFd::try_from(index).unwrap_or(RawFd::MAX))
 }
 
 /// Takes the descriptors that follow a specification and gives them their numbers.

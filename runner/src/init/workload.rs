@@ -342,12 +342,16 @@ fn spawn(
         nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed(errno.into()))?;
     let (report, report_write) =
         nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed(errno.into()))?;
-    let module = spec.order.as_deref().map(module::connect);
+    // Those of any other program are used up by now.
+    let folders = spec.order.as_ref().map_or(0, |_| spec.planted);
+    let module = spec.order.as_deref();
+    let module = module.map(|order| module::connect(order, folders));
     let (theirs, module) = module.transpose().map_err(failed)?.unzip();
     // Out of the way of the numbers that such a program knows.
-    let status_write = module::moved(&status_write).map_err(failed)?;
-    let report_write = module::moved(&report_write).map_err(failed)?;
+    let status_write = module::moved(&status_write, folders).map_err(failed)?;
+    let report_write = module::moved(&report_write, folders).map_err(failed)?;
     let raised = score(Some(SCORE_WITHOUT_PROC));
+    let own = nix::unistd::Pid::this();
     let forked = process::fork();
     if !matches!(forked, Ok(None)) {
         // A process may lower what it has raised.
@@ -370,8 +374,11 @@ fn spawn(
                 &mut applied,
             );
             let (placed, go) = match &theirs {
-                // It waits itself.
-                Some(theirs) => (theirs.place(&go_read), None),
+                // It waits itself, and not only for "go": it is busy before.
+                Some(theirs) => {
+                    let placed = module::end_with(own).and_then(|()| theirs.place(&go_read));
+                    (placed, None)
+                }
                 None => (Ok(()), Some(&go_read)),
             };
             let errno = match placed {

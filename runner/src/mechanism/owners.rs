@@ -440,7 +440,11 @@ pub fn clone_path(path: &Path, recursive: bool) -> io::Result<OwnedFd> {
     mount::clone_tree(Some(opened.as_fd()), c"", recursive)
 }
 
-fn open_without_links(path: &Path) -> io::Result<OwnedFd> {
+/// What is at a path that must be free of links, open to be looked at and handed over (`O_PATH`).
+///
+/// # Errors
+/// ELOOP for a link, and the kernel's.
+pub fn open_without_links(path: &Path) -> io::Result<OwnedFd> {
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS);

@@ -31,6 +31,8 @@ use crate::sys::starter::{ForkError, Forked, Starter};
 /// How long pid 1 may take to build the sandbox, hash the program and report: far more than it takes, unless a call
 /// waits for something that does not come.
 pub(super) const REPORT_WITHIN: Duration = Duration::from_secs(60);
+/// What it means that it takes longer.
+const LATE: &str = "pid 1 did not report in time";
 /// Signals that end a launch: there is no workload yet to pass them on to.
 const ENDING: [Signal; 4] = [
     Signal::SIGTERM,
@@ -361,7 +363,7 @@ fn exchange(
     if tree.fatal.is_none() {
         look(&tree);
     }
-    await_report(control, until)?;
+    await_word(control, until, late(spec))?;
     let mut report: Report = wire::receive(control).map_err(|error| before_report(&error))?;
     let terminal = if report.terminal {
         let received = wire::receive_descriptor(control);
@@ -409,8 +411,21 @@ fn listen(init: i32, listening: &Listening) -> Result<Listener, String> {
     }
 }
 
+/// What it means that the last report does not come in time.
+const fn late(spec: &Spec) -> &'static str {
+    match spec.order {
+        Some(_) => "the module is not compiled and ready within 60 s",
+        None => LATE,
+    }
+}
+
 /// Waits until pid 1 says something or ends; an operator who has enough, or the limit, ends the wait.
 pub(super) fn await_report(control: &UnixStream, until: Instant) -> Result<(), LaunchError> {
+    await_word(control, until, LATE)
+}
+
+/// The same, with what it means that nothing is said.
+fn await_word(control: &UnixStream, until: Instant, late: &str) -> Result<(), LaunchError> {
     // Blocked by the run, so that they wait here; where they are not blocked, they end this process themselves.
     // In a thread that leaves them to another one, none of them.
     let mut ending = SigSet::empty();
@@ -424,7 +439,7 @@ pub(super) fn await_report(control: &UnixStream, until: Instant) -> Result<(), L
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(LaunchError::Step {
-                what: "pid 1 did not report in time".to_owned(),
+                what: late.to_owned(),
             });
         }
         let mut list = [

@@ -10,6 +10,7 @@
 //! runner: appends the start record, says "go"; the module begins
 //! ```
 
+mod folders;
 mod talk;
 
 use std::os::unix::ffi::OsStrExt as _;
@@ -84,14 +85,12 @@ impl Runtime for Wasi {
         launch::callers_folder(job)
     }
 
-    fn begin(&self, _: &Policy, job: &Job, streams: Streams) -> Result<Begun, LaunchError> {
+    fn try_here(&self, plan: &Plan) -> Result<(), LaunchError> {
+        folders::refuse_what_cannot_be_shown(plan)
+    }
+
+    fn begin(&self, _: &Policy, _: &Job, streams: Streams) -> Result<Begun, LaunchError> {
         self.program.for_launch()?;
-        if let Some(secret) = job.secrets.first() {
-            return Err(step(format!(
-                "the runtime wasi has no place for the secret {}; show a folder that holds it, or pass it as a variable",
-                secret.name
-            )));
-        }
         launch::begin(0, streams, |_| Ok(()))
     }
 
@@ -108,19 +107,22 @@ impl Runtime for Wasi {
             let reason = Reason::ABLATION_NOT_POSSIBLE;
             return Err(step(format!("{control} cannot be left out: {reason}")));
         }
-        let order = order(plan)?;
+        folders::refuse_what_cannot_be_shown(plan)?;
+        let (shown, opened) = folders::open(plan)?;
+        let order = order(plan, shown);
         let text = serde_json::to_vec(&order)
             .map_err(|error| step(format!("say what is to be run: {error}")))?;
         let spec = Spec {
             session: true,
             close_descriptors: true,
             order: Some(text),
+            planted: u32::try_from(opened.len()).unwrap_or(u32::MAX),
             ..launch::bare(plan, program_spec(program))
         };
         let init = launch::build(
             &mut begun?,
             &spec,
-            (&[], plan.job.caller_terminal.as_deref()),
+            (&opened, plan.job.caller_terminal.as_deref()),
             meanwhile,
             |_, _| {},
         )?;
@@ -239,35 +241,11 @@ fn program_spec(program: &Installed) -> ProgramSpec {
 }
 
 /// What a plan means for a module.
-fn order(plan: &Plan) -> Result<Order, LaunchError> {
-    let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
-    let mut folders = Vec::new();
-    if plan.tree.shape == Shape::Host {
-        folders.push(Folder {
-            source: b"/".to_vec(),
-            target: b"/".to_vec(),
-            writable: true,
-        });
-    } else {
-        refuse_covered(plan)?;
-    }
-    for bind in &plan.tree.binds {
-        if !bind.source.is_dir() {
-            return Err(step(format!(
-                "the runtime wasi shows folders, and {} is none; show the folder that it lies in",
-                bind.source.display()
-            )));
-        }
-        folders.push(Folder {
-            source: bytes(&bind.source),
-            target: bytes(&bind.target),
-            writable: !bind.read_only,
-        });
-    }
+fn order(plan: &Plan, folders: Vec<Folder>) -> Order {
     let deadline = plan.policy.resources.timeout_ms;
     let deadline = deadline.filter(|_| !plan.job.leaves_out(Control::Timeout));
-    Ok(Order {
-        module: bytes(&module(plan)),
+    Order {
+        module: module(plan).as_os_str().as_bytes().to_vec(),
         arguments: plan
             .job
             .argv
@@ -282,25 +260,7 @@ fn order(plan: &Plan) -> Result<Order, LaunchError> {
         folders,
         memory_bytes: plan::limits(&plan.policy, &plan.job, 0).memory_bytes,
         deadline_ms: deadline.map(|limit| limit.value()),
-    })
-}
-
-/// Nothing can be put over what lies in a folder that is handed to a module.
-fn refuse_covered(plan: &Plan) -> Result<(), LaunchError> {
-    for bind in &plan.tree.binds {
-        let covered = &plan.tree.covered;
-        if let Some(place) = covered.iter().find(|it| it.starts_with(&bind.target)) {
-            return Err(LaunchError::Refused {
-                control: Control::Filesystem,
-                what: format!(
-                    "cannot show {}: the runtime wasi cannot cover {} in it, which no workload may see; show another folder",
-                    bind.source.display(),
-                    place.display()
-                ),
-            });
-        }
     }
-    Ok(())
 }
 
 /// Where the module lies on the host: in a folder that is shown, by its name there; else where it is for the caller.

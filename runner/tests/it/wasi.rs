@@ -3,9 +3,11 @@
 //! Modules are written as text and assembled here. Most say what they found by their exit status: an error of WASI
 //! (`errno` of preview 1) or a number of their own.
 
+mod compiling;
 mod hostile;
 mod measured;
 mod missing;
+mod shown;
 
 use std::path::{Path, PathBuf};
 
@@ -290,10 +292,15 @@ fn the_folder_of_the_workload_is_where_its_module_is() {
     // What is no folder, and what is no value of a file, have no place.
     let file = world.file("file", "");
     let flags = format!("--runtime wasi --read {}", file.display());
-    let ran = world.exec(&flags, &["a.wasm"]).ended(125);
-    assert!(ran.err.contains("shows folders"), "{}", ran.err);
+    let ran = world.exec(&flags, &["a.wasm"]).ended(126);
+    assert!(ran.says("cannot-show: cannot show"), "{}", ran.err);
+    assert!(ran.says("shows folders"), "{}", ran.err);
     let ran = world
         .exec("--runtime wasi --secret HOME", &["a.wasm"])
-        .ended(125);
-    assert!(ran.err.contains("no place for the secret"), "{}", ran.err);
+        .ended(126);
+    assert!(
+        ran.says("cannot-show: cannot show the secret HOME"),
+        "{}",
+        ran.err
+    );
 }

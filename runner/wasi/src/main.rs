@@ -6,7 +6,8 @@
 //! ```text
 //! descriptor 3  a file: what is to be run, and under what
 //! descriptor 4  a pipe: this program writes what stands ready, once, and a byte when the module begins
-//! descriptor 5  a pipe: a byte lets the module begin; its end means that nobody waits any more
+//! descriptor 5  a pipe: a byte lets the module begin; its end means that nobody waits any more, and ends this program
+//! from 6 on     the folders that the module sees, opened by the runner
 //! ```
 //! Everything is compiled, opened and limited before the report; of the module not one instruction runs before the byte.
 
@@ -20,6 +21,9 @@ use std::process::ExitCode;
 
 /// Status of a module that trapped: that of a program that aborted, as a shell would tell it.
 const TRAPPED: u8 = 134;
+/// Room on the stack for compiling and for the module, whatever limit this program was started with: the engine lets a module
+/// have half a MiB, and finds out at that and not at the stack's end.
+const STACK: usize = 16 << 20;
 /// Status when this program could not do its work.
 const FAILED: u8 = 97;
 
@@ -41,11 +45,19 @@ fn main() -> ExitCode {
         }
         _ => {}
     }
-    match run::serve() {
-        Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            eprintln!("runner-wasi: {error}");
-            ExitCode::from(FAILED)
-        }
+    let failed = |error: &dyn std::fmt::Display| {
+        eprintln!("runner-wasi: {error}");
+        ExitCode::from(FAILED)
+    };
+    let serving = std::thread::Builder::new().stack_size(STACK);
+    let served = match serving.spawn(run::serve) {
+        Ok(serving) => serving.join(),
+        Err(error) => return failed(&format_args!("cannot make a thread: {error}")),
+    };
+    match served {
+        Ok(Ok(code)) => ExitCode::from(code),
+        Ok(Err(error)) => failed(&error),
+        // What it panicked at is printed.
+        Err(_) => ExitCode::from(FAILED),
     }
 }

@@ -17,8 +17,16 @@ use crate::talk::{self, Order, Ready, Report, Runner, TalkError, Unusable};
 
 /// Longest module, in bytes: compiling one takes many times its length in memory.
 const MAX_MODULE: u64 = 64 << 20;
+/// Where preview 1 is.
+const PREVIEW_1: &str = "wasi_snapshot_preview1";
+/// Greatest status that a module may end with.
+const GREATEST_STATUS: i32 = 125;
+/// Longest text about what is wrong, in bytes: names of a module's own stand in it, which have any length.
+const LONGEST_WORDS: usize = 1_000;
 /// Where a module begins (a WASI command).
 const START: &str = "_start";
+/// Where a folder is that the runner has opened.
+const OPEN: &str = "/proc/self/fd";
 /// Address space behind a memory for its growth, in bytes: without any, each step would copy all of it.
 const GROWTH: u64 = 16 << 20;
 /// How long a module that was stopped at its deadline waits for the runner, which ends this process at the same moment, so that
@@ -49,24 +57,11 @@ pub(crate) fn serve() -> Result<u8, TalkError> {
     };
     runner.say(&report)?;
     match prepared {
-        Some(prepared) if runner.await_go()? => {
-            end_with(runner.begins()?);
+        Some(prepared) if runner.await_go() => {
+            runner.begins()?;
             Ok(prepared.run())
         }
         _ => Ok(0),
-    }
-}
-
-/// Ends this process when the one that started it has ended.
-fn end_with(mut go: File) {
-    let wait = move || {
-        // Nothing is said there any more: it ends, or cannot be read, which is the same.
-        let _ = go.read(&mut [0]);
-        std::process::exit(crate::FAILED.into())
-    };
-    // Without a thread it is left to that one, which ends this process first.
-    if let Err(error) = std::thread::Builder::new().spawn(wait) {
-        eprintln!("runner-wasi: cannot watch for the runner's end: {error}");
     }
 }
 
@@ -74,8 +69,17 @@ fn unusable(what: String) -> Report {
     Report::Unusable(Unusable {
         is_missing: false,
         errno: None,
-        what,
+        what: cut(what),
     })
+}
+
+/// A text of which a part may be the module's, and so of any length.
+fn cut(mut text: String) -> String {
+    if text.len() > LONGEST_WORDS {
+        text.truncate(text.floor_char_boundary(LONGEST_WORDS));
+        text.push('…');
+    }
+    text
 }
 
 fn no_file(error: &io::Error) -> Report {
@@ -132,12 +136,15 @@ fn engine(order: &Order) -> wasmtime::Result<Engine> {
 
 /// Everything but the first instruction.
 fn prepare(order: &Order) -> Result<(Ready, Prepared), Report> {
-    let failed = |what: &str, error: wasmtime::Error| Report::Failed(format!("{what}: {error:#}"));
+    let failed =
+        |what: &str, error: wasmtime::Error| Report::Failed(cut(format!("{what}: {error:#}")));
     let bytes = read(&path(&order.module))?;
     let sha256 = Sha256::digest(&bytes)
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
+    // What costs nothing first.
+    let (wasi, folders, environment) = context(order)?;
     let engine = engine(order).map_err(|error| failed("make the engine", error))?;
     let module = Module::from_binary(&engine, &bytes)
         .map_err(|error| unusable(format!("it is no module that can be run: {error:#}")))?;
@@ -145,6 +152,14 @@ fn prepare(order: &Order) -> Result<(Ready, Prepared), Report> {
     let mut linker: Linker<Held> = Linker::new(&engine);
     p1::add_to_linker_sync(&mut linker, |held| &mut held.wasi)
         .map_err(|error| failed("link WASI preview 1", error))?;
+    linker.allow_shadowing(true);
+    let exit = linker.func_wrap(
+        PREVIEW_1,
+        "proc_exit",
+        |status: i32| -> wasmtime::Result<()> { Err(I32Exit(status).into()) },
+    );
+    // The library's own does not tell which status it is that it does not know.
+    exit.map_err(|error| failed("link the end of a module", error))?;
     let imports = module.imports().len();
     let instance = linker.instantiate_pre(&module).map_err(|error| {
         unusable(format!(
@@ -161,7 +176,6 @@ fn prepare(order: &Order) -> Result<(Ready, Prepared), Report> {
             "it exports no function {START} without parameters and results"
         )));
     }
-    let (wasi, folders, environment) = context(order)?;
     let mut store = Store::new(
         &engine,
         Held {
@@ -196,36 +210,41 @@ fn prepare(order: &Order) -> Result<(Ready, Prepared), Report> {
 type Context = (WasiP1Ctx, Vec<(String, bool)>, Vec<String>);
 
 fn context(order: &Order) -> Result<Context, Report> {
-    let text = |what: &str, bytes: &[u8]| {
-        String::from_utf8(bytes.to_vec()).map_err(|_| {
-            let shown = String::from_utf8_lossy(bytes).into_owned();
-            unusable(format!(
-                "{what} {shown:?} is not UTF-8, which WASI asks for"
-            ))
-        })
+    // Values are nobody's to print.
+    let text = |what: &dyn Fn() -> String, bytes: &[u8]| {
+        let text = String::from_utf8(bytes.to_vec());
+        text.map_err(|_| unusable(format!("{} is not UTF-8, which WASI asks for", what())))
     };
     let mut builder = WasiCtxBuilder::new();
     builder.inherit_stdio().allow_blocking_current_thread(true);
-    for argument in &order.arguments {
-        builder.arg(text("the argument", argument)?);
+    for (number, argument) in order.arguments.iter().enumerate() {
+        let what = || match number {
+            0 => "the module's own name".to_owned(),
+            _ => format!("argument {number}"),
+        };
+        builder.arg(text(&what, argument)?);
     }
     let mut names = Vec::new();
     for variable in &order.environment {
-        let variable = text("the variable", variable)?;
-        let (name, value) = variable.split_once('=').unwrap_or((&variable, ""));
-        builder.env(name, value);
-        names.push(name.to_owned());
+        let mut parts = variable.splitn(2, |byte| *byte == b'=');
+        let (name, value) = (parts.next().unwrap_or_default(), parts.next());
+        let named = || format!("the name {:?}", String::from_utf8_lossy(name));
+        let name = text(&named, name)?;
+        let what = || format!("the value of the variable {name}");
+        builder.env(&name, text(&what, value.unwrap_or_default())?);
+        names.push(name);
     }
     let mut folders = Vec::new();
     for folder in &order.folders {
-        let target = text("the folder", &folder.target)?;
+        let named = || format!("the folder {:?}", String::from_utf8_lossy(&folder.target));
+        let target = text(&named, &folder.target)?;
         let perms = if folder.writable {
             FsPerms::ReadWrite
         } else {
             FsPerms::ReadOnly
         };
         builder
-            .preopened_dir(path(&folder.source), &target, perms)
+            .preopened_dir(format!("{OPEN}/{}", folder.descriptor), &target, perms)
             .map_err(|error| Report::Failed(format!("open the folder {target}: {error:#}")))?;
         folders.push((target, folder.writable));
     }
@@ -258,8 +277,14 @@ impl Prepared {
             return 0;
         };
         if let Some(exit) = error.downcast_ref::<I32Exit>() {
-            // The engine takes what is above 125 for a fault.
-            return u8::try_from(exit.0).unwrap_or(TRAPPED);
+            if let (0..=GREATEST_STATUS, Ok(status)) = (exit.0, u8::try_from(exit.0)) {
+                return status;
+            }
+            let said = exit.0.cast_unsigned();
+            eprintln!(
+                "runner-wasi: the module says the status {said}, and WASI preview 1 has none above {GREATEST_STATUS}"
+            );
+            return TRAPPED;
         }
         if error.downcast_ref::<Trap>() == Some(&Trap::Interrupt) {
             std::thread::sleep(AWAIT_END);
@@ -269,10 +294,10 @@ impl Prepared {
     }
 }
 
-/// The trap, without the frames that led to it.
+/// The cause, without the frames that led to it.
 fn why(error: &wasmtime::Error) -> String {
     match error.downcast_ref::<Trap>() {
         Some(trap) => trap.to_string(),
-        None => format!("{error:#}"),
+        None => cut(error.root_cause().to_string()),
     }
 }

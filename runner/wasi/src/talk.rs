@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
+use std::sync::mpsc::Receiver;
 
 use serde::{Deserialize, Serialize};
 
@@ -36,8 +37,8 @@ pub(crate) struct Order {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Folder {
-    /// On the host.
-    pub(crate) source: Vec<u8>,
+    /// Where it is open.
+    pub(crate) descriptor: i32,
     /// As the module sees it.
     pub(crate) target: Vec<u8>,
     /// The module may change what is in it.
@@ -105,9 +106,9 @@ pub(crate) enum TalkError {
     /// The pipe is broken.
     #[error("cannot say what stands ready: {0}")]
     Say(io::Error),
-    /// Reading failed.
-    #[error("cannot wait for the word to begin: {0}")]
-    Wait(io::Error),
+    /// No thread for it.
+    #[error("cannot watch for the end of the runner: {0}")]
+    Watch(io::Error),
 }
 
 /// Reads what is to be run.
@@ -119,22 +120,31 @@ pub(crate) fn order() -> Result<Order, TalkError> {
     serde_json::from_reader(io::BufReader::new(file)).map_err(TalkError::Order)
 }
 
-/// The two pipes.
+/// The pipe on which this program speaks, and the word that it waits for.
 #[derive(Debug)]
 pub(crate) struct Runner {
     report: File,
-    go: File,
+    go: Receiver<()>,
 }
 
 impl Runner {
-    /// Opens them.
+    /// Opens both pipes; from here on this process ends when the one that started it has ended.
     pub(crate) fn open() -> Result<Self, TalkError> {
         let failed = |path| move |source| TalkError::Open { path, source };
-        let mut writing = File::options();
-        Ok(Self {
-            report: writing.write(true).open(REPORT).map_err(failed(REPORT))?,
-            go: File::open(GO).map_err(failed(GO))?,
-        })
+        let report = File::options().write(true).open(REPORT);
+        let report = report.map_err(failed(REPORT))?;
+        let mut pipe = File::open(GO).map_err(failed(GO))?;
+        let (said, go) = std::sync::mpsc::channel();
+        let watch = move || {
+            // The word is one byte. What comes after it is the end, or cannot be read, which is the same.
+            while let Ok(1) = pipe.read(&mut [0]) {
+                let _ = said.send(());
+            }
+            std::process::exit(crate::FAILED.into())
+        };
+        let watching = std::thread::Builder::new().spawn(watch);
+        watching.map_err(TalkError::Watch)?;
+        Ok(Self { report, go })
     }
 
     /// Says what stands ready: its length in four bytes, then JSON.
@@ -150,14 +160,12 @@ impl Runner {
     }
 
     /// Waits for the word; whether it came.
-    pub(crate) fn await_go(&mut self) -> Result<bool, TalkError> {
-        let mut byte = [0];
-        Ok(self.go.read(&mut byte).map_err(TalkError::Wait)? == 1)
+    pub(crate) fn await_go(&self) -> bool {
+        self.go.recv().is_ok()
     }
 
-    /// Says that the module begins; the pipe whose end means that nobody waits any more.
-    pub(crate) fn begins(mut self) -> Result<File, TalkError> {
-        self.report.write_all(BEGINS).map_err(TalkError::Say)?;
-        Ok(self.go)
+    /// Says that the module begins.
+    pub(crate) fn begins(mut self) -> Result<(), TalkError> {
+        self.report.write_all(BEGINS).map_err(TalkError::Say)
     }
 }

@@ -24,8 +24,8 @@ pub(super) struct Order {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Folder {
-    /// On the host.
-    pub(super) source: Vec<u8>,
+    /// Where it is open.
+    pub(super) descriptor: i32,
     /// As the module sees it.
     pub(super) target: Vec<u8>,
     /// The module may change what is in it.

@@ -1,0 +1,103 @@
+//! While a module is compiled, which takes as long as its author likes: nothing that is shown changes, and whoever gives up
+//! leaves nothing behind.
+
+use std::path::{Path, PathBuf};
+use std::process::Child;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use runner::sys::process::children_of;
+
+use super::{READ, bytes, modules};
+use crate::world::{Ran, World, until};
+
+/// Compiles for longer than a test takes to do something meanwhile; with more blocks in each other it is much longer.
+fn slow(world: &World, blocks: usize) -> PathBuf {
+    let text = format!(
+        r#"(module
+          (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+          (import "wasi_snapshot_preview1" "path_open"
+            (func $path_open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+          (memory (export "memory") 1)
+          (data (i32.const 64) "secret")
+          (func {} {})
+          (func (export "_start")
+            (call $exit (call $path_open (i32.const 3) (i32.const 0) (i32.const 64) (i32.const 6) (i32.const 0)
+              (i64.const {READ}) (i64.const 0) (i32.const 0) (i32.const 16)))))"#,
+        "block ".repeat(blocks),
+        "end ".repeat(blocks)
+    );
+    bytes(world, "slow.wasm", &wat::parse_str(text).unwrap())
+}
+
+/// The file that a process executes; `None` when it has ended, waited for or not.
+fn executes(pid: i32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+fn is_engine(pid: i32) -> bool {
+    executes(pid).is_some_and(|path| path.file_name().is_some_and(|name| name == "runner-wasi"))
+}
+
+/// The engine of a run that has just been started: a child of the runner's child.
+fn engine(runner: &Child) -> i32 {
+    let runner = i32::try_from(runner.id()).unwrap();
+    let mut found = None;
+    until("the engine runs", || {
+        let inits = children_of(runner).unwrap_or_default();
+        let mut engines = inits
+            .into_iter()
+            .flat_map(|pid| children_of(pid).unwrap_or_default());
+        found = engines.find(|pid| is_engine(*pid));
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+fn signal(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).unwrap();
+}
+
+fn begin(world: &World, flags: &str, module: &Path) -> Child {
+    let flags = format!("--runtime wasi {flags}");
+    world.exec_command(&flags, &[module]).spawn().unwrap()
+}
+
+#[test]
+fn a_folder_that_is_swapped_meanwhile_is_the_one_that_was_there() {
+    let world = modules!();
+    let module = slow(&world, 3_000);
+    let shown = world.folder("shown");
+    world.file("outside/secret", "secret");
+    let run = begin(&world, &format!("--read {}", shown.display()), &module);
+    let engine = engine(&run);
+    signal(engine, Signal::SIGSTOP);
+    std::fs::rename(&shown, world.path("moved")).unwrap();
+    std::os::unix::fs::symlink("outside", &shown).unwrap();
+    signal(engine, Signal::SIGCONT);
+    let ran = Ran::of(run.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(super::ENOENT), "{}", ran.err);
+    assert!(world.last().declares("filesystem"));
+}
+
+#[test]
+fn whoever_gives_up_leaves_nothing_that_compiles() {
+    let world = modules!();
+    let module = slow(&world, 35_000);
+    for (stopped, by) in [
+        (false, Signal::SIGINT),
+        (true, Signal::SIGINT),
+        (false, Signal::SIGTERM),
+        (true, Signal::SIGKILL),
+    ] {
+        let mut run = begin(&world, "", &module);
+        let engine = engine(&run);
+        if stopped {
+            signal(engine, Signal::SIGSTOP);
+        }
+        signal(i32::try_from(run.id()).unwrap(), by);
+        let status = run.wait().unwrap();
+        assert!(!status.success(), "{by}");
+        until("the engine ended", || !is_engine(engine));
+    }
+}
