@@ -558,15 +558,6 @@ fn apply(
         let failure = Failure::call("leave real-time scheduling", &error);
         outcomes.note(group::Resource::Cpu.mechanism(), Err(failure));
     }
-    if let Some(limit) = spec.open_files {
-        let limited = fault::guard("limit-files", || {
-            Ok(setrlimit(Resource::RLIMIT_NOFILE, limit, limit)?)
-        });
-        outcomes.note(
-            "limit-files",
-            limited.map_err(|error| Failure::call(format!("RLIMIT_NOFILE {limit}"), &error)),
-        );
-    }
     if spec.close_descriptors {
         let closed = descriptor::close_on_exec_from(3);
         outcomes.note(
@@ -583,6 +574,16 @@ fn apply(
         outcomes.note(
             "session-keyring",
             own.map_err(|error| Failure::call("join a new session keyring", &error)),
+        );
+    }
+    // After all that opens something here, and before what may deny the call.
+    if let Some(limit) = spec.open_files {
+        let limited = fault::guard("limit-files", || {
+            Ok(setrlimit(Resource::RLIMIT_NOFILE, limit, limit)?)
+        });
+        outcomes.note(
+            "limit-files",
+            limited.map_err(|error| Failure::call(format!("RLIMIT_NOFILE {limit}"), &error)),
         );
     }
     for program in &spec.base {

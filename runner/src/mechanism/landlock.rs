@@ -6,7 +6,7 @@
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, PathBeneath, PathFd,
-    Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope,
+    PathFdError, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -73,7 +73,7 @@ pub fn restrict(spec: &LandlockSpec) -> Result<(), Failure> {
     fault::guard("landlock", || {
         enforced = match &spec.alone {
             Some(alone) => build_alone(spec, alone)?,
-            None => build(spec).map_err(|error| io::Error::other(error.to_string()))?,
+            None => build(spec)?,
         };
         Ok(())
     })
@@ -93,7 +93,6 @@ fn is_denied(folder: &std::path::Path) -> bool {
 
 fn build_alone(spec: &LandlockSpec, alone: &Alone) -> io::Result<bool> {
     let abi = ABI::V6;
-    let failed = |error: landlock::RulesetError| io::Error::other(error.to_string());
     let ruleset = || -> Result<landlock::RulesetCreated, landlock::RulesetError> {
         let mut ruleset = Ruleset::default()
             // ABI 3 is the least: before, what may not be written could be truncated.
@@ -111,8 +110,8 @@ fn build_alone(spec: &LandlockSpec, alone: &Alone) -> io::Result<bool> {
     for grant in &alone.grants {
         let opened = match PathFd::new(&grant.path) {
             Ok(opened) => opened,
-            Err(_) if grant.optional => continue,
-            Err(error) => return Err(io::Error::other(error.to_string())),
+            Err(error) if grant.optional && is_out_of_reach(&error) => continue,
+            Err(error) => return Err(failed(error)),
         };
         let is_folder = std::fs::metadata(&grant.path).is_ok_and(|found| found.is_dir());
         let mut access = match grant.access {
@@ -132,43 +131,62 @@ fn build_alone(spec: &LandlockSpec, alone: &Alone) -> io::Result<bool> {
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
-fn build(spec: &LandlockSpec) -> Result<bool, landlock::RulesetError> {
+/// Whether something is not there for this process, and so needs no rule; for lack of descriptors or memory nothing is skipped.
+fn is_out_of_reach(error: &PathFdError) -> bool {
+    let PathFdError::OpenCall { source, .. } = error else {
+        return false;
+    };
+    matches!(
+        source.raw_os_error(),
+        Some(libc::ENOENT | libc::ENOTDIR | libc::EACCES | libc::ELOOP)
+    )
+}
+
+fn failed(error: impl std::error::Error) -> io::Error {
+    io::Error::other(error.to_string())
+}
+
+fn build(spec: &LandlockSpec) -> io::Result<bool> {
     let abi = ABI::V6;
     let write = AccessFs::from_write(abi);
-    let mut ruleset = Ruleset::default()
-        // ABI 2 is the least: without the right to rename between folders nothing is restricted at all.
-        .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(ABI::V2))?
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(abi))?
-        .set_compatibility(if spec.must_scope {
-            CompatLevel::HardRequirement
-        } else {
-            CompatLevel::BestEffort
-        })
-        .scope(if spec.scope_sockets {
-            Scope::from_all(abi)
-        } else {
-            Scope::Signal.into()
-        })?
-        .set_compatibility(CompatLevel::BestEffort);
-    if spec.deny_tcp {
-        ruleset = ruleset.handle_access(AccessNet::from_all(abi))?;
-    }
-    let mut created = ruleset.create()?.no_new_privs(spec.no_new_privs);
-    let open = |path: &str| PathFd::new(path);
-    if let Ok(root) = open("/") {
-        created = created.add_rule(PathBeneath::new(root, AccessFs::from_read(abi)))?;
-    }
-    for path in ["/dev", "/proc"]
-        .into_iter()
-        .chain(spec.writable.iter().map(String::as_str))
-    {
-        if let Ok(folder) = open(path) {
-            created =
-                created.add_rule(PathBeneath::new(folder, write | AccessFs::from_read(abi)))?;
+    let ruleset = || -> Result<landlock::RulesetCreated, landlock::RulesetError> {
+        let mut ruleset = Ruleset::default()
+            // ABI 2 is the least: without the right to rename between folders nothing is restricted at all.
+            .set_compatibility(CompatLevel::HardRequirement)
+            .handle_access(AccessFs::from_all(ABI::V2))?
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(AccessFs::from_all(abi))?
+            .set_compatibility(if spec.must_scope {
+                CompatLevel::HardRequirement
+            } else {
+                CompatLevel::BestEffort
+            })
+            .scope(if spec.scope_sockets {
+                Scope::from_all(abi)
+            } else {
+                Scope::Signal.into()
+            })?
+            .set_compatibility(CompatLevel::BestEffort);
+        if spec.deny_tcp {
+            ruleset = ruleset.handle_access(AccessNet::from_all(abi))?;
         }
+        Ok(ruleset.create()?.no_new_privs(spec.no_new_privs))
+    };
+    let mut created = ruleset().map_err(failed)?;
+    // Without this one nothing could be read, and no program executed.
+    let root = PathFd::new("/").map_err(failed)?;
+    let read = PathBeneath::new(root, AccessFs::from_read(abi));
+    created = created.add_rule(read).map_err(failed)?;
+    let writable = spec.writable.iter().map(String::as_str);
+    for path in ["/dev", "/proc"].into_iter().chain(writable) {
+        let folder = match PathFd::new(path) {
+            Ok(folder) => folder,
+            Err(error) if is_out_of_reach(&error) => continue,
+            Err(error) => return Err(failed(error)),
+        };
+        let rule = PathBeneath::new(folder, write | AccessFs::from_read(abi));
+        created = created.add_rule(rule).map_err(failed)?;
     }
-    let status = created.restrict_self()?;
+    let status = created.restrict_self().map_err(failed)?;
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }

@@ -57,6 +57,25 @@ pub(crate) fn limited(test: &str) -> Vec<Limited> {
     all
 }
 
+/// What opens files to build the sandbox does so before.
+#[test]
+fn however_few_files_may_be_open_all_is_in_force_and_the_program_runs() {
+    let world = ready!();
+    let declared = |most: u32| {
+        let policy = world.policy(|policy| policy["resources"]["openFiles"] = most.into());
+        let flags = format!("--runtime embedded -P {}", policy.display());
+        world.exec(&flags, &["true"]).ended(0);
+        let declared = world.last().start.controls.declared;
+        let backups = declared.into_iter().map(|one| (one.control, one.backup));
+        backups.collect::<Vec<_>>()
+    };
+    let usual = declared(64);
+    // A program with libraries needs one beside its streams.
+    for most in 4..=9 {
+        assert_eq!(declared(most), usual, "{most}");
+    }
+}
+
 /// The same where python3 is.
 fn limited_with_python(test: &str) -> Vec<Limited> {
     if program("python3").is_none() {
