@@ -44,7 +44,7 @@ pub(super) struct ExecArgs {
     /// Show a file or folder writable
     #[arg(long, value_name = "SRC[:DST]", action = ArgAction::Append)]
     write: Vec<String>,
-    /// Start in this folder, as the workload sees it
+    /// Start in this folder, as the workload sees it; with --runtime wasi, where its path is looked for
     #[arg(short = 'C', value_name = "DIR")]
     cwd: Option<PathBuf>,
     /// Which network is reachable: none, loopback, allowlist or unrestricted

@@ -93,6 +93,14 @@ pub(crate) fn environment(policy: &Policy, job: &Job) -> Vec<(OsString, OsString
         let term = term.map_or_else(|| OsString::from("xterm"), |(_, value)| value.clone());
         variables.insert("TERM".into(), term);
     }
+    variables.extend(chosen(policy, job));
+    variables.into_iter().collect()
+}
+
+/// The variables that are chosen alone, sorted: what the policy sets and lets through; with `environment` left out, all that the
+/// caller has below those.
+pub(crate) fn chosen(policy: &Policy, job: &Job) -> Vec<(OsString, OsString)> {
+    let mut variables = std::collections::BTreeMap::new();
     for (name, value) in &job.caller_environment {
         if policy
             .process

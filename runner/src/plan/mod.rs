@@ -13,8 +13,8 @@ mod tree;
 
 pub use begun::{Asked, Begun, Streams, Waiting};
 pub use effect::{Effect, Program};
-pub(crate) use job::environment;
 pub use job::{Input, Job, Secret};
+pub(crate) use job::{chosen, environment};
 pub(crate) use limits::with_ways;
 pub use limits::{ablated_bytes, answer as answer_limit, limits};
 pub use reason::{Reason, Why};

@@ -265,6 +265,10 @@ impl Known {
         let why = match ask(&mut command, Listen::Output) {
             Ok((status, said)) if status.success() => return Ok(said),
             Ok((status, _)) => format!("{shown} {argument} fails ({status})"),
+            // Nothing that building or installing would change.
+            Err(NoAnswer::Refused(errno)) if is_short(&errno) => {
+                return Err(format!("cannot execute {shown} ({errno})"));
+            }
             Err(NoAnswer::Refused(errno)) => format!("cannot execute {shown} ({errno})"),
             Err(error) => format!("{shown} {argument} gives {error}"),
         };
@@ -282,6 +286,11 @@ impl Origin {
             Self::Crate(name) => format!("cargo build --release -p {name}"),
         }
     }
+}
+
+/// Whether it is this process, or this host, that has too little of something.
+fn is_short(errno: &str) -> bool {
+    ["EMFILE", "ENFILE", "ENOMEM", "EAGAIN"].contains(&errno)
 }
 
 fn is_version(text: &str) -> bool {

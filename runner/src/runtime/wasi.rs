@@ -13,6 +13,7 @@
 mod folders;
 mod talk;
 
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -80,9 +81,19 @@ impl Runtime for Wasi {
         }
     }
 
+    /// A home, a folder for temporary files and a search path that a module does not have are not named to it.
+    fn environment(&self, policy: &Policy, job: &Job) -> Vec<(OsString, OsString)> {
+        plan::chosen(policy, job)
+    }
+
     /// A module has no folder that it starts in: its own path is looked for from here.
     fn cwd(&self, _: &Tree, job: &Job) -> PathBuf {
-        launch::callers_folder(job)
+        let asked = launch::callers_folder(job);
+        // From the caller's own, where it is not a whole path.
+        match &job.caller_cwd {
+            Some(own) => own.join(asked),
+            None => asked,
+        }
     }
 
     fn try_here(&self, plan: &Plan) -> Result<(), LaunchError> {
@@ -108,6 +119,12 @@ impl Runtime for Wasi {
             return Err(step(format!("{control} cannot be left out: {reason}")));
         }
         folders::refuse_what_cannot_be_shown(plan)?;
+        if let Some(asked) = plan.job.cwd.as_ref()
+            && on_host(plan, &plan.cwd, Path::is_dir).is_none()
+        {
+            let what = "where its path is to be looked for";
+            return Err(step(format!("no folder {}, {what}", asked.display())));
+        }
         let (shown, opened) = folders::open(plan)?;
         let order = order(plan, shown);
         let text = serde_json::to_vec(&order)
@@ -198,14 +215,14 @@ fn answer(control: Control, policy: &Policy, job: &Job) -> Answer {
         | Control::Privilege
         | Control::Processes
         | Control::Syscalls
-        | Control::Cpu
-        | Control::Devices
         | Control::User
         | Control::Ipc
         | Control::Descriptors
-        | Control::Terminal
-        | Control::Files
-        | Control::Disk => cannot(Reason::NO_SUCH_FUNCTION),
+        | Control::Terminal => cannot(Reason::NO_SUCH_FUNCTION),
+        // It computes as long as it may, and opens and writes what is in the folders that it has, devices included.
+        Control::Cpu | Control::Devices | Control::Files | Control::Disk => {
+            cannot(Reason::NOT_ISOLATED)
+        }
     }
 }
 
@@ -263,17 +280,22 @@ fn order(plan: &Plan, folders: Vec<Folder>) -> Order {
     }
 }
 
-/// Where the module lies on the host: in a folder that is shown, by its name there; else where it is for the caller.
+/// Where the module lies on the host.
 fn module(plan: &Plan) -> PathBuf {
     let asked = plan.job.argv.first().map(Path::new);
     let asked = plan.cwd.join(asked.unwrap_or(Path::new("")));
+    on_host(plan, &asked, Path::is_file).unwrap_or(asked)
+}
+
+/// Where something lies on the host: in a folder that is shown, by its name there; else where it is for the caller.
+fn on_host(plan: &Plan, asked: &Path, is: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let binds = plan.tree.binds.iter().rev();
     let shown = binds.filter_map(|bind| {
         let below = asked.strip_prefix(&bind.target).ok()?;
         Some(bind.source.join(below))
     });
-    let mut shown = shown.filter(|path| path.is_file());
-    shown.next().unwrap_or(asked)
+    let mut all = shown.chain(std::iter::once(asked.to_owned()));
+    all.find(|path| is(path))
 }
 
 /// What stands ready, and what of the plan it is.

@@ -139,15 +139,16 @@ fn a_policy_that_asks_for_more_than_an_engine_applies_is_refused() {
     let ran = world
         .exec("--runtime wasi -P standard", &["speaker.wasm"])
         .ended(126);
-    let all = "process, privilege, syscalls, devices, ipc, descriptors, terminal, files: no-such-function";
+    let all = "process, privilege, syscalls, ipc, descriptors, terminal: no-such-function";
     assert!(ran.says(all), "{}", ran.err);
+    assert!(ran.says("devices, files: not-isolated"), "{}", ran.err);
     let flags = "--runtime wasi -P standard --best-effort";
     let ran = world.exec(flags, &["speaker.wasm"]).ended(0);
     assert_eq!(ran.out, "hello");
     assert_eq!(world.last().execution.verdict.as_str(), "controls-missing");
     // A limit that it does not have, and a tree that it cannot lay out.
     let ran = world.exec("--runtime wasi --cpu 0.5", &["speaker.wasm"]);
-    assert!(ran.ended(126).err.contains("cpu: no-such-function"));
+    assert!(ran.ended(126).err.contains("cpu: not-isolated"));
     let ran = world.exec("--runtime wasi -P minimal", &["speaker.wasm"]);
     assert!(ran.ended(126).err.contains("filesystem: folders-alone"));
     let policy = world.policy(|policy| {
@@ -181,8 +182,51 @@ fn a_module_has_the_variables_that_are_listed_and_no_others() {
         .map(|variable| variable.split('=').next().unwrap())
         .collect();
     names.sort_unstable();
-    assert_eq!(names, ["A", "HOME", "LANG", "PATH", "TMPDIR"]);
+    // No home and no search path: there are none.
+    assert_eq!(names, ["A", "LANG"]);
     assert!(ran.out.contains("A=b\0") && !ran.out.contains("h05t"));
+    let ran = world.exec("--runtime wasi --env HOME=/here", &["environ.wasm"]);
+    assert!(ran.ended(0).out.contains("HOME=/here\0"));
+}
+
+/// Whoever passes a value has its name printed, and not the value.
+#[test]
+fn what_is_not_utf_8_is_named_and_not_printed() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let value = std::ffi::OsStr::from_bytes(b"v41ue-\xff");
+    let world = modules!().with("TOKEN", value);
+    speaker(&world, "hello");
+    let ran = world.exec("--runtime wasi --env TOKEN", &["speaker.wasm"]);
+    let ran = ran.ended(125);
+    assert!(ran.says("the value of the variable TOKEN is not UTF-8"));
+    assert!(!ran.says("v41ue"), "{}", ran.err);
+    let ran = world.exec(WASI, &["speaker.wasm".as_ref(), "x".as_ref(), value]);
+    let ran = ran.ended(125);
+    assert!(ran.says("argument 2 is not UTF-8"), "{}", ran.err);
+    assert!(!ran.says("v41ue"), "{}", ran.err);
+}
+
+#[test]
+fn a_module_is_looked_for_in_the_folder_that_is_asked_for() {
+    let world = modules!();
+    let path = speaker(&world, "hello");
+    let folder = world.folder("home/work/sub");
+    std::fs::rename(path, folder.join("a.wasm")).unwrap();
+    for flags in [
+        "-C sub".to_owned(),
+        format!("-C {}", folder.display()),
+        format!("-C /workload --workload {}", folder.display()),
+    ] {
+        let ran = world.exec(&format!("--runtime wasi {flags}"), &["a.wasm"]);
+        assert_eq!(ran.ended(0).out, "hello", "{flags}");
+    }
+    for folder in ["/no/such/folder", "sub/a.wasm"] {
+        let flags = format!("--runtime wasi -C {folder}");
+        // Also where the module's own path is a whole one.
+        let module = world.path("home/work/sub/a.wasm");
+        let ran = world.exec(&flags, &[module]).ended(125);
+        assert!(ran.says(&format!("no folder {folder}")), "{}", ran.err);
+    }
 }
 
 #[test]

@@ -213,7 +213,7 @@ fn context(order: &Order) -> Result<Context, Report> {
     // Values are nobody's to print.
     let text = |what: &dyn Fn() -> String, bytes: &[u8]| {
         let text = String::from_utf8(bytes.to_vec());
-        text.map_err(|_| unusable(format!("{} is not UTF-8, which WASI asks for", what())))
+        text.map_err(|_| Report::Failed(format!("{} is not UTF-8, which WASI asks for", what())))
     };
     let mut builder = WasiCtxBuilder::new();
     builder.inherit_stdio().allow_blocking_current_thread(true);

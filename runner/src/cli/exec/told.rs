@@ -42,8 +42,9 @@ pub(super) fn tell(global: &Global, args: &ExecArgs, finished: &Finished, folder
             }
             Some(NotExecuted::NotExecutable) => {
                 format!(
-                    "not executable, record {sequence}: {program} ({})",
-                    errno(result.errno)
+                    "not executable, record {sequence}: {program} ({}){}",
+                    errno(result.errno),
+                    module_hint(result.errno, program)
                 )
             }
             Some(NotExecuted::LaunchFailed) | None => {
@@ -86,6 +87,15 @@ pub(super) fn tell(global: &Global, args: &ExecArgs, finished: &Finished, folder
             "record {sequence}: {verdict}{what}, in {}",
             folder.display()
         ));
+    }
+}
+
+/// What to do with what is no program for the kernel and is named as modules are.
+fn module_hint(errno: Option<i32>, program: &str) -> &'static str {
+    if errno == Some(libc::ENOEXEC) && program.ends_with(".wasm") {
+        "\n  a WebAssembly module runs with --runtime wasi"
+    } else {
+        ""
     }
 }
 

@@ -120,6 +120,48 @@ fn the_stack_ends_and_a_trap_is_told() {
 }
 
 #[test]
+fn a_status_that_there_is_not_is_said() {
+    let world = modules!();
+    for (status, code) in [
+        (0, 0),
+        (125, 125),
+        (126, TRAPPED),
+        (200, TRAPPED),
+        (-1, TRAPPED),
+    ] {
+        let parts = format!(
+            r#"(memory (export "memory") 1) (func (export "_start") (call $exit (i32.const {status})))"#
+        );
+        module(&world, "exits.wasm", &parts);
+        let ran = world.exec(WASI, &["exits.wasm"]).ended(code);
+        let said = format!("the module says the status {},", status as u32);
+        assert_eq!(ran.err.contains(&said), code == TRAPPED, "{}", ran.err);
+        assert!(!ran.err.contains("backtrace"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn the_stack_of_a_module_is_the_same_under_any_limit() {
+    let world = modules!();
+    let Some(bash) = crate::world::program("bash") else {
+        return crate::world::skip("the_stack_of_a_module", "no bash");
+    };
+    let parts = r#"(memory (export "memory") 1) (func $down (export "_start") (call $down))"#;
+    module(&world, "stack.wasm", parts);
+    for limit in ["512", "8192", "unlimited"] {
+        let before = format!("ulimit -s {limit} || exit 99");
+        let line = "exec --runtime wasi -- stack.wasm";
+        let ran = crate::world::in_bash(&world, &bash, &before, line);
+        if ran.code == Some(99) {
+            crate::world::skip("the_stack_of_a_module", format!("no ulimit -s {limit}"));
+            continue;
+        }
+        let ran = ran.ended(TRAPPED);
+        assert!(ran.err.contains("call stack exhausted"), "{}", ran.err);
+    }
+}
+
+#[test]
 fn what_is_no_module_for_here_does_not_run() {
     let world = modules!();
     let good = std::fs::read(speaker(&world, "hello")).unwrap();
@@ -142,6 +184,18 @@ fn what_is_no_module_for_here_does_not_run() {
         is_none(&world, name, "it imports what WASI preview 1 does not have");
         assert!(world.exec(WASI, &[name]).says(field));
     }
+    // A name of a module's own has any length.
+    let text = format!(
+        r#"(module (import "env" "{}" (func)) (func (export "_start")))"#,
+        "y".repeat(90_000)
+    );
+    bytes(&world, "name.wasm", &wat::parse_str(text).unwrap());
+    is_none(
+        &world,
+        "name.wasm",
+        "it imports what WASI preview 1 does not have",
+    );
+    assert!(world.exec(WASI, &["name.wasm"]).err.len() < 2_000);
     let text = r#"(module (memory (export "memory") 1) (func (export "main")))"#;
     bytes(&world, "library.wasm", &wat::parse_str(text).unwrap());
     is_none(&world, "library.wasm", "it exports no function _start");

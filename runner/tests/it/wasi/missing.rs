@@ -80,6 +80,23 @@ fn another_version_or_another_program_by_its_name_is_none() {
     }
 }
 
+/// The kernel executes none.
+#[test]
+fn a_module_under_another_runtime_is_told_which_one_it_needs() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let world = crate::world::ready!();
+    let folder = world.folder("shown");
+    for (name, hint) in [("a.wasm", true), ("a.bin", false)] {
+        let path = folder.join(name);
+        std::fs::write(&path, b"\0asm\x01\0\0\0").unwrap();
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&path, executable).unwrap();
+        let flags = format!("--runtime embedded --read {}", folder.display());
+        let ran = world.exec(&flags, &[&path]).ended(127);
+        assert_eq!(ran.says("--runtime wasi"), hint, "{}", ran.err);
+    }
+}
+
 #[test]
 fn a_plan_says_what_a_module_will_have() {
     let world = modules!();
