@@ -80,6 +80,21 @@ fn another_version_or_another_program_by_its_name_is_none() {
     }
 }
 
+/// It was built.
+#[test]
+fn for_lack_of_descriptors_nobody_is_told_to_build_it() {
+    let world = modules!();
+    let Some(bash) = crate::world::program("bash") else {
+        return crate::world::skip("for_lack_of_descriptors", "no bash");
+    };
+    for most in 5..12 {
+        let before = format!("ulimit -n {most}");
+        let line = "exec --runtime wasi -- a.wasm";
+        let ran = crate::world::in_bash(&world, &bash, &before, line);
+        assert!(!ran.says(COMMAND), "{most}: {}", ran.err);
+    }
+}
+
 /// The kernel executes none.
 #[test]
 fn a_module_under_another_runtime_is_told_which_one_it_needs() {
