@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
+use ledger::facts::execution::NotExecuted;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use runner::sys::process::children_of;
@@ -30,13 +31,11 @@ fn slow(world: &World, blocks: usize) -> PathBuf {
     bytes(world, "slow.wasm", &wat::parse_str(text).unwrap())
 }
 
-/// The file that a process executes; `None` when it has ended, waited for or not.
-fn executes(pid: i32) -> Option<PathBuf> {
-    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
-}
-
+/// Whether a process is an engine that has work, and not one that is asked for its version; false when it has ended, waited for
+/// or not.
 fn is_engine(pid: i32) -> bool {
-    executes(pid).is_some_and(|path| path.file_name().is_some_and(|name| name == "runner-wasi"))
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.ends_with(b"/runner-wasi\0")
 }
 
 /// The engine of a run that has just been started: a child of the runner's child.
@@ -80,24 +79,49 @@ fn a_folder_that_is_swapped_meanwhile_is_the_one_that_was_there() {
     assert!(world.last().declares("filesystem"));
 }
 
+/// Waits until a runner has noted that there will be a run, and takes signals itself from then on: before, they end it.
+fn await_wait(world: &World, runner: &Child) {
+    let status = format!("/proc/{}/status", runner.id());
+    until("the runner waits", || {
+        let is_noted = std::fs::read_dir(world.ledger().join("runs"))
+            .is_ok_and(|mut runs| runs.next().is_some());
+        let status = std::fs::read_to_string(&status).unwrap();
+        let blocked = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigBlk:\t"));
+        let blocked = u64::from_str_radix(blocked.unwrap(), 16).unwrap();
+        is_noted && blocked & (1 << (libc::SIGINT - 1)) != 0
+    });
+}
+
 #[test]
 fn whoever_gives_up_leaves_nothing_that_compiles() {
-    let world = modules!();
-    let module = slow(&world, 35_000);
     for (stopped, by) in [
         (false, Signal::SIGINT),
         (true, Signal::SIGINT),
         (false, Signal::SIGTERM),
         (true, Signal::SIGKILL),
     ] {
-        let mut run = begin(&world, "", &module);
+        let world = modules!();
+        let module = slow(&world, 35_000);
+        let run = begin(&world, "", &module);
         let engine = engine(&run);
-        if stopped {
-            signal(engine, Signal::SIGSTOP);
+        // It does not come to its end by itself.
+        signal(engine, Signal::SIGSTOP);
+        await_wait(&world, &run);
+        if !stopped {
+            signal(engine, Signal::SIGCONT);
         }
         signal(i32::try_from(run.id()).unwrap(), by);
-        let status = run.wait().unwrap();
-        assert!(!status.success(), "{by}");
+        let ran = Ran::of(run.wait_with_output().unwrap());
+        if by == Signal::SIGKILL {
+            assert_eq!(ran.code, None);
+        } else {
+            let ran = ran.ended(125);
+            assert!(ran.says("before the workload ran"), "{}", ran.err);
+            let reason = world.last().execution.result.reason;
+            assert_eq!(reason, Some(NotExecuted::LaunchFailed));
+        }
         until("the engine ended", || !is_engine(engine));
     }
 }
