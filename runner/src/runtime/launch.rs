@@ -31,6 +31,8 @@ use crate::sys::starter::{ForkError, Forked, Starter};
 /// How long pid 1 may take to build the sandbox, hash the program and report: far more than it takes, unless a call
 /// waits for something that does not come.
 pub(super) const REPORT_WITHIN: Duration = Duration::from_secs(60);
+/// How long it may take to end what it has started, in milliseconds.
+const LEAVE_WITHIN_MS: u16 = 2_000;
 /// What it means that it takes longer.
 const LATE: &str = "pid 1 did not report in time";
 /// Signals that end a launch: there is no workload yet to pass them on to.
@@ -248,7 +250,11 @@ pub(super) fn build(
     let (report, terminal, listener) = match said {
         Ok(said) => said,
         Err(error) => {
-            end(&pidfd);
+            if spec.order.is_some() {
+                leave(&control, &pidfd);
+            } else {
+                end(&pidfd);
+            }
             return Err(of_memory(error, begun.group.as_ref()));
         }
     };
@@ -467,6 +473,16 @@ fn await_word(control: &UnixStream, until: Instant, late: &str) -> Result<(), La
             return Ok(());
         }
     }
+}
+
+/// Lets pid 1 end and reap what it has started and that does not end by itself, where no pid namespace does; then ends it.
+pub(super) fn leave(control: &UnixStream, pidfd: &OwnedFd) {
+    // It takes this for the runner's end.
+    let _ = control.shutdown(std::net::Shutdown::Both);
+    let mut list = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
+    // What it started ends with it as well, only not waited for.
+    let _ = poll(&mut list, PollTimeout::from(LEAVE_WITHIN_MS));
+    end(pidfd);
 }
 
 /// Ends pid 1 and waits for it.

@@ -147,7 +147,7 @@ impl Runtime for Wasi {
             program.is_itself()?;
             Ok(effect)
         });
-        let mut effect = looked.inspect_err(|_| launch::end(&init.pidfd))?;
+        let mut effect = looked.inspect_err(|_| launch::leave(&init.control, &init.pidfd))?;
         effect.host_uid = super::read_back::uid_of(init.pid);
         Ok(Launch {
             effect,

@@ -121,6 +121,8 @@ fn whoever_gives_up_leaves_nothing_that_compiles() {
             assert!(ran.says("before the workload ran"), "{}", ran.err);
             let reason = world.last().execution.result.reason;
             assert_eq!(reason, Some(NotExecuted::LaunchFailed));
+            // Not even to be waited for.
+            assert!(!Path::new(&format!("/proc/{engine}")).exists());
         }
         until("the engine ended", || !is_engine(engine));
     }
