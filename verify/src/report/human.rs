@@ -20,7 +20,7 @@ const SHOWN_PER_CODE: usize = 3;
 pub struct Style {
     /// With terminal colours.
     pub color: bool,
-    /// Every finding, and every check with its number.
+    /// Every finding, every check with its number, and what was denied.
     pub all: bool,
     /// The verdict line alone.
     pub quiet: bool,
