@@ -126,6 +126,7 @@ codes! {
     Recovered "recovered" Observation "The ledger was recovered after a crash.",
     UndeclaredEscape "undeclared-escape" Observation "An attack succeeded on a control that the runtime does not declare.",
     SupersededFinding "superseded-finding" Observation "An older matrix showed a disagreement; a newer one has taken its place.",
+    ViolationsUnsaid "violations-unsaid" Observation "A run where denied calls are heard says neither what was denied nor why that is not known.",
     WriteInProgress "write-in-progress" Observation "A run is still going on.",
 }
 

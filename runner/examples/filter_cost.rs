@@ -33,14 +33,13 @@ fn child(hands_over: bool) -> [f64; 2] {
     let (mut wait, mut go) = std::io::pipe().unwrap();
     let Some(pid) = process::fork().unwrap() else {
         nix::sys::prctl::set_no_new_privs().unwrap();
-        let (number, killable) = if hands_over {
+        let number = if hands_over {
             filter::install_reporting("seccomp", &reporting).unwrap()
         } else {
             filter::install("seccomp", &plain).unwrap();
-            (-1, false)
+            -1
         };
         to.write_all(&number.to_le_bytes()).unwrap();
-        to.write_all(&[u8::from(killable)]).unwrap();
         wait.read_exact(&mut [0]).unwrap();
         for (call, count) in [(libc::SYS_getpid, ALLOWED), (libc::SYS_getcpu, DENIED)] {
             let round = |_| {
@@ -56,12 +55,11 @@ fn child(hands_over: bool) -> [f64; 2] {
         }
         process::exit_now(0);
     };
-    let mut told = [0; 5];
+    let mut told = [0; 4];
     from.read_exact(&mut told).unwrap();
-    let number = i32::from_le_bytes(*told.first_chunk().unwrap());
+    let number = i32::from_le_bytes(told);
     let pidfd = process::open(pid).unwrap();
-    let mut listener =
-        (number >= 0).then(|| Listener::fetch(&pidfd, number, told[4] == 1).unwrap());
+    let mut listener = (number >= 0).then(|| Listener::fetch(&pidfd, number).unwrap());
     go.write_all(&[1]).unwrap();
     // As in a run: woken by whatever happens first.
     while let Some(heard) = &mut listener {

@@ -9,7 +9,7 @@ use ledger::finding::{Class, Code, Finding, Place};
 use ledger::record::Custody;
 use serde::Serialize;
 
-use crate::rules::Verification;
+use crate::rules::{Denials, Verification};
 use ledger::bytes::text::clean;
 
 /// The document; its fields are an API.
@@ -26,6 +26,9 @@ pub struct Document {
     head: Option<Head>,
     assurance: Assurance,
     checks: Vec<Check>,
+    /// System calls that were denied, most often first; absent where there is no result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    denied: Option<Denied>,
     findings: Vec<Problem>,
     /// Why there is no result, where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,6 +82,37 @@ struct Check {
     id: &'static str,
     status: &'static str,
     count: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Denied {
+    heard: u64,
+    unheard: u64,
+    calls: Vec<DeniedCall>,
+}
+
+#[derive(Debug, Serialize)]
+struct DeniedCall {
+    call: String,
+    count: u64,
+    runs: u64,
+    first: u64,
+}
+
+impl Denied {
+    fn of(denials: &Denials) -> Self {
+        let call = |denied: &crate::rules::Denied| DeniedCall {
+            call: clean(&denied.call),
+            count: denied.count,
+            runs: denied.runs,
+            first: denied.first,
+        };
+        Self {
+            heard: denials.heard,
+            unheard: denials.unheard,
+            calls: denials.calls.iter().map(call).collect(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -148,6 +182,7 @@ impl Document {
                 consistency: status(verification.consistency),
             },
             checks: verification.checks.iter().map(check).collect(),
+            denied: Some(Denied::of(&verification.denials)),
             findings: verification.findings.iter().map(Problem::of).collect(),
             error: None,
         }
@@ -180,6 +215,7 @@ impl Document {
                 consistency: Status { status: nothing },
             },
             checks: Vec::new(),
+            denied: None,
             findings: Vec::new(),
             error: Some(clean(error)),
         }

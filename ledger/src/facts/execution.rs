@@ -163,14 +163,28 @@ impl Execution {
     /// What in it contradicts itself; `None` when it is in order. What a list says that stands in a blob is not looked at.
     #[must_use]
     pub fn disorder(&self) -> Option<&'static str> {
-        let listed = match &self.violations {
+        let denied = match &self.violations {
+            Some(_) if self.result.outcome == Outcome::NotExecuted => {
+                Some("violations stand only with what ran")
+            }
+            Some(_) if self.unheard().is_some() => {
+                Some("violations are listed or unmeasured, and not both")
+            }
             Some(List::Inline(list)) => {
-                let mut order = InOrder::default();
+                let mut order = InOrder::within(self.result.duration_us);
                 list.iter().find_map(|violation| order.take(violation))
             }
             Some(List::Blob(_)) | None => None,
         };
-        self.result.disorder().or(listed)
+        self.result.disorder().or(denied)
+    }
+
+    /// Why nobody knows what was denied, where it says so.
+    #[must_use]
+    pub fn unheard(&self) -> Option<&str> {
+        let unmeasured = self.unmeasured.as_deref().unwrap_or_default();
+        let about = unmeasured.iter().find(|it| it.field == "violations");
+        about.map(|it| it.reason.as_str())
     }
 }
 
@@ -445,6 +459,54 @@ mod tests {
                 ..result(Outcome::Exited, Some(0))
             },
         ] {
+            assert!(bad.disorder().is_some(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_denied_stands_only_where_it_was_heard() {
+        let ptrace = Violation {
+            arguments: vec![Word(0); 4],
+            call: "ptrace".into(),
+            count: U53::from(1),
+            first_us: U53::from(1_000),
+            number: None,
+        };
+        let good = Execution {
+            artifacts: None,
+            cleanup: None,
+            observed: None,
+            result: RunResult {
+                duration_us: Some(U53::from(1_000)),
+                ..result(Outcome::Exited, Some(0))
+            },
+            start: U53::ZERO,
+            unmeasured: None,
+            verdict: Verdict::AsRequested,
+            violations: Some(List::Inline(vec![ptrace])),
+        };
+        assert_eq!(good.disorder(), None);
+        let of = |field: &str| {
+            let reason = "r".to_owned();
+            let field = field.to_owned();
+            Some(vec![Unmeasured { field, reason }])
+        };
+        let mut other = good.clone();
+        other.unmeasured = of("artifacts");
+        assert_eq!((other.disorder(), other.unheard()), (None, None));
+        let mut both = good.clone();
+        both.unmeasured = of("violations");
+        assert_eq!(both.unheard(), Some("r"));
+        let mut late = good.clone();
+        late.result.duration_us = Some(U53::from(999));
+        let mut never = good.clone();
+        never.result = RunResult {
+            reason: Some(NotExecuted::Refused),
+            ..result(Outcome::NotExecuted, None)
+        };
+        let mut none = never.clone();
+        none.violations = Some(List::Inline(Vec::new()));
+        for bad in [both, late, never, none] {
             assert!(bad.disorder().is_some(), "{bad:?}");
         }
     }

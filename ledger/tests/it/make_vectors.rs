@@ -12,8 +12,8 @@ use ledger::bytes::key::{Base64, LocalKey, Signer};
 use ledger::bytes::time::{Clock, Stamp, Timestamp};
 use ledger::facts::control::{Control, Controls, Declared, Unsupported};
 use ledger::facts::execution::{
-    Execution, Outcome, Output, PolicyRef, Program, RunId, RunResult, RuntimeUsed, Start, Verdict,
-    Violation, Word, Workload,
+    Execution, NotExecuted, Outcome, Output, PolicyRef, Program, RunId, RunResult, RuntimeUsed,
+    Start, Unmeasured, Verdict, Violation, Word, Workload,
 };
 use ledger::facts::host::{CgroupFacts, CgroupLayout, HostFacts, RunnerFacts};
 use ledger::facts::list::{List, Sealable};
@@ -308,11 +308,27 @@ fn all() -> Vec<(&'static str, Files)> {
     let mut without_start = Maker::new();
     without_start.open(end_opening());
     without_start.record(Body::Execution(Box::new(execution(1, 0, reduced))));
-    let mut denied = Maker::new();
-    opened().into_iter().for_each(|open| denied.open(open));
-    denied.record(Body::Start(Box::new(start())));
-    denied.open(end_opening());
-    denied.record(Body::Execution(Box::new(with_violations(2, 0, reduced))));
+    let denied = |exit_code, any_of: &[&str], change: &dyn Fn(&mut Start, &mut Execution)| {
+        let (mut start, mut end) = (start(), with_violations(2, 0, reduced));
+        change(&mut start, &mut end);
+        let mut maker = Maker::new();
+        opened().into_iter().for_each(|open| maker.open(open));
+        maker.record(Body::Start(Box::new(start)));
+        if end.result.stdout.is_some() {
+            maker.open(end_opening());
+        }
+        maker.record(Body::Execution(Box::new(end)));
+        maker.files(exit_code, any_of)
+    };
+    let malformed = |change: &dyn Fn(&mut Vec<Violation>, &mut Execution)| {
+        denied(10, &["record-malformed"], &|_, end| {
+            let Some(List::Inline(mut list)) = end.violations.take() else {
+                unreachable!("made above")
+            };
+            change(&mut list, end);
+            end.violations = Some(List::Inline(list));
+        })
+    };
     vec![
         (
             "opening_valid",
@@ -351,7 +367,55 @@ fn all() -> Vec<(&'static str, Files)> {
             run(opened(), Some(end_opening()), 1, Verdict::AsRequested)
                 .files(10, &["verdict-mismatch"]),
         ),
-        ("violations_valid", denied.files(0, &[])),
+        ("violations_valid", denied(0, &[], &|_, _| {})),
+        (
+            "violations_after_the_end",
+            malformed(&|list, _| list[1].first_us = U53::from(41_235)),
+        ),
+        (
+            "violations_listed_and_unmeasured",
+            malformed(&|_, end| {
+                end.unmeasured = Some(vec![Unmeasured {
+                    field: "violations".to_owned(),
+                    reason: "no-filter".to_owned(),
+                }]);
+            }),
+        ),
+        (
+            "violations_not_executed",
+            malformed(&|_, end| {
+                end.verdict = Verdict::NotExecuted;
+                end.result = RunResult {
+                    duration_us: None,
+                    errno: None,
+                    exit_code: None,
+                    outcome: Outcome::NotExecuted,
+                    reason: Some(NotExecuted::Refused),
+                    signal: None,
+                    stderr: None,
+                    stdout: None,
+                };
+            }),
+        ),
+        (
+            "violations_of_no_call",
+            malformed(&|list, _| list[1].call = "open_sesame".to_owned()),
+        ),
+        (
+            "violations_seven_arguments",
+            malformed(&|list, _| list[1].arguments = vec![Word(0); 7]),
+        ),
+        (
+            "violations_under_native",
+            denied(10, &["reference-invalid"], &|start, _| {
+                start.runtime.id = "native".to_owned();
+                start.runtime.tier = None;
+            }),
+        ),
+        (
+            "violations_unsaid",
+            denied(0, &["violations-unsaid"], &|_, end| end.violations = None),
+        ),
     ]
 }
 

@@ -28,7 +28,12 @@ fn walked(name: &str) -> Walked {
 }
 
 /// Needs rules over several records: `verify` checks these.
-const BY_RULES: [&str; 2] = ["execution_without_start", "verdict_changed"];
+const BY_RULES: [&str; 4] = [
+    "execution_without_start",
+    "verdict_changed",
+    "violations_under_native",
+    "violations_unsaid",
+];
 
 #[test]
 fn every_vector_gives_its_exit_code_and_one_of_its_codes() {

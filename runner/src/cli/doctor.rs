@@ -180,7 +180,8 @@ fn print_text(
         (true, _) => "the embedded sandbox can be built here",
         (false, "landlock") => {
             "the embedded sandbox cannot be built here. What is left of it is the tier landlock: files, network, system calls and \
-             privilege are restricted and declared, process, user, ipc and timeout are not, so the policy standard is refused"
+             privilege are restricted and declared, process, user, ipc and timeout are not, so the policy standard is refused; \
+             unix sockets of the host can be connected to by their paths, and whoever listens there may do more than the workload"
         }
         (false, _) => "the embedded sandbox cannot be built here",
     };

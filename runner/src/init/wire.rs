@@ -233,8 +233,6 @@ pub enum Listening {
     At {
         /// The descriptor's number there.
         number: RawFd,
-        /// Who waits for an answer waits killably.
-        killable: bool,
     },
 }
 

@@ -600,8 +600,8 @@ fn apply(
     outcomes.note("seccomp", Ok(()));
     if let Some(reporting) = reporting {
         match filter::install_reporting("seccomp", reporting) {
-            Ok((number, killable)) => {
-                applied.listening = Listening::At { number, killable };
+            Ok(number) => {
+                applied.listening = Listening::At { number };
                 return;
             }
             Err(error) => applied.listening = Listening::Refused(errno_name(&error)),

@@ -25,7 +25,7 @@ use super::request::{Event, Finished, Ledger, Observer, Request, RunError, syste
 use super::signals::Signals;
 use super::streams::{self, Measured};
 use super::supervise::{End, Seen};
-use super::violations::Violations;
+use super::violations::{Violations, micros};
 use crate::host::GatherHostError;
 use crate::mechanism::group::{Figures, Group};
 use crate::plan::{self, Launch, Plan, Program};
@@ -380,9 +380,8 @@ fn observed(
 }
 
 fn result(seen: &Seen) -> RunResult {
-    let micros = U53::saturating(u64::try_from(seen.duration.as_micros()).unwrap_or(u64::MAX));
     let mut result = RunResult {
-        duration_us: Some(micros),
+        duration_us: Some(micros(seen.duration)),
         errno: None,
         exit_code: None,
         outcome: Outcome::Interrupted,

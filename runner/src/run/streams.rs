@@ -204,7 +204,7 @@ impl Outer {
         drop(raw);
         let seen = seen?;
         let mut measured = Measured {
-            violations: watch.violations.finish(),
+            violations: watch.violations.finish(seen.duration),
             stdout: None,
             stderr: None,
             remembered: [Vec::new(), Vec::new()],

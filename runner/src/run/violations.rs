@@ -103,8 +103,9 @@ impl Violations {
         Ok(())
     }
 
-    /// What was denied, sorted by name; else why that is not known.
-    pub(super) fn finish(self) -> Result<Vec<Violation>, String> {
+    /// What was denied, sorted by name; else why that is not known. `end` is the time from "go" to the end of the main process: what
+    /// was left of its tree may be denied something later, until it is ended, too.
+    pub(super) fn finish(self, end: Duration) -> Result<Vec<Violation>, String> {
         if let Some(why) = self.unheard {
             return Err(why);
         }
@@ -119,7 +120,7 @@ impl Violations {
                 .collect(),
             call: entry.call.to_owned(),
             count: U53::saturating(entry.count),
-            first_us: U53::saturating(u64::try_from(entry.at.as_micros()).unwrap_or(u64::MAX)),
+            first_us: micros(entry.at.min(end)),
             number: (entry.call == UNNAMED).then(|| U53::from(entry.first.number)),
         });
         let mut all: Vec<Violation> = all.collect();
@@ -128,10 +129,17 @@ impl Violations {
     }
 }
 
+/// As a record says a time.
+pub(super) fn micros(time: Duration) -> U53 {
+    U53::saturating(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use ledger::facts::execution::InOrder;
+
+    const END: Duration = Duration::from_secs(1);
 
     /// A listener that was there and has nothing more to say.
     fn heard() -> Violations {
@@ -164,7 +172,7 @@ mod tests {
             deny(&mut violations, number("bpf"), 7, 20);
         }
         deny(&mut violations, number("getpid"), 7, 30);
-        let list = violations.finish().unwrap();
+        let list = violations.finish(END).unwrap();
         let mut order = InOrder::default();
         assert_eq!(list.iter().find_map(|it| order.take(it)), None);
         let told: Vec<_> = list
@@ -188,7 +196,7 @@ mod tests {
             deny(&mut violations, number, 1, 5);
         }
         assert_eq!(violations.calls.len(), 1);
-        let list = violations.finish().unwrap();
+        let list = violations.finish(END).unwrap();
         assert_eq!(list[0].call, UNNAMED);
         assert_eq!(list[0].count.value(), 100_000);
         assert_eq!(list[0].number.unwrap().value(), 100_000);
@@ -197,10 +205,22 @@ mod tests {
     }
 
     #[test]
+    fn what_outlives_the_main_process_is_first_denied_at_its_end() {
+        let mut violations = heard();
+        deny(&mut violations, number("ptrace"), 0, 7);
+        deny(&mut violations, number("bpf"), 0, 1_000_001);
+        let list = violations.finish(END).unwrap();
+        let mut order = InOrder::within(Some(micros(END)));
+        assert_eq!(list.iter().find_map(|it| order.take(it)), None);
+        let first: Vec<_> = list.iter().map(|it| it.first_us.value()).collect();
+        assert_eq!(first, [1_000_000, 7]);
+    }
+
+    #[test]
     fn nothing_heard_is_not_nothing_denied() {
-        assert_eq!(heard().finish(), Ok(Vec::new()));
+        assert_eq!(heard().finish(END), Ok(Vec::new()));
         let deaf = Violations::new(Err(unheard::NO_FILTER.to_owned()));
         assert!(deaf.more().is_none());
-        assert_eq!(deaf.finish(), Err("no-filter".to_owned()));
+        assert_eq!(deaf.finish(END), Err("no-filter".to_owned()));
     }
 }

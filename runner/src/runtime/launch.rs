@@ -400,10 +400,10 @@ fn exchange(
 
 /// Comes to listen where the workload's process, the only child of `init`, says that it can be done.
 fn listen(init: i32, listening: &Listening) -> Result<Listener, String> {
-    let fetch = |number, killable| {
+    let fetch = |number| {
         let pid = super::read_back::only_child(init)
             .ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
-        Listener::fetch(&crate::sys::process::open(pid)?, number, killable)
+        Listener::fetch(&crate::sys::process::open(pid)?, number)
     };
     match listening {
         Listening::NotAsked => Err(unheard::NO_FILTER.to_owned()),
@@ -412,7 +412,7 @@ fn listen(init: i32, listening: &Listening) -> Result<Listener, String> {
             "EINVAL" => unheard::KERNEL.to_owned(),
             errno => format!("{}: {errno}", unheard::REFUSED),
         }),
-        Listening::At { number, killable } => fetch(*number, *killable)
+        Listening::At { number } => fetch(*number)
             .map_err(|error| format!("{}: {}", unheard::NOT_PASSED, errno_name(&error))),
     }
 }

@@ -34,21 +34,18 @@ pub fn install(mechanism: &'static str, program: &[Instruction]) -> io::Result<(
 }
 
 /// The same with a listener, who hears of the calls that the program hands over (`SECCOMP_RET_USER_NOTIF`): the number of
-/// its descriptor, and whether who waits for it waits killably. Nothing is allocated.
+/// its descriptor. Nothing is allocated.
 ///
 /// # Errors
 /// EBUSY where a filter of this thread has a listener already, EINVAL before Linux 5.0; the filter is not installed then.
-pub fn install_reporting(
-    mechanism: &'static str,
-    program: &[Instruction],
-) -> io::Result<(RawFd, bool)> {
+pub fn install_reporting(mechanism: &'static str, program: &[Instruction]) -> io::Result<RawFd> {
     // What is taken away is the filter, which is tried without a listener then.
     if fault::of(mechanism).is_some() {
         return Err(io::Error::from_raw_os_error(libc::EPERM));
     }
     let mut answer = Err(io::Error::from_raw_os_error(libc::EINVAL));
-    for (flags, killable) in notify::FLAGS {
-        answer = set(program, flags).map(|number| (number as RawFd, killable));
+    for flags in notify::FLAGS {
+        answer = set(program, flags).map(|number| number as RawFd);
         match &answer {
             // A flag that this kernel does not know.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}

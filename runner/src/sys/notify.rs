@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{check, fault};
@@ -26,7 +27,7 @@ pub enum Turn {
     Denied(Denied),
     /// Nobody waits.
     Nothing,
-    /// Who waited is gone, or was interrupted and will call again.
+    /// Who waited is gone, or was interrupted before its answer came, and may call again: it was not denied now.
     Vanished,
     /// Nobody is left whom the filter is for.
     Over,
@@ -36,15 +37,13 @@ pub enum Turn {
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
-    /// Who waits for an answer is interrupted by nothing but its death, and so never calls again because of that.
-    killable: bool,
     /// As long as this kernel's `struct seccomp_notif` at least.
     request: Vec<u64>,
     /// The same for `struct seccomp_notif_resp`.
     response: Vec<u64>,
 }
 
-/// Flag with which a filter is installed so that its listener waits killably (Linux 5.19).
+/// Flag with which who was heard waits for the answer killably (Linux 5.19): signals interrupt it only until it is heard.
 const KILLABLE: libc::c_ulong = libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
 
 impl Listener {
@@ -52,7 +51,7 @@ impl Listener {
     ///
     /// # Errors
     /// EPERM where this process may not look into that one, ENOSYS before Linux 5.6.
-    pub fn fetch(process: &OwnedFd, number: RawFd, killable: bool) -> io::Result<Self> {
+    pub fn fetch(process: &OwnedFd, number: RawFd) -> io::Result<Self> {
         if fault::of("listener").is_some() {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
@@ -61,14 +60,14 @@ impl Listener {
             check(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) })?;
         let fetched = RawFd::try_from(fetched).map_err(io::Error::other)?;
         // SAFETY: the kernel just made this descriptor for us alone, closed on exec.
-        Self::new(unsafe { OwnedFd::from_raw_fd(fetched) }, killable)
+        Self::new(unsafe { OwnedFd::from_raw_fd(fetched) })
     }
 
     /// Listens at the descriptor that [`super::filter::install_reporting`] gave.
     ///
     /// # Errors
     /// EINVAL before Linux 5.0.
-    pub fn new(fd: OwnedFd, killable: bool) -> io::Result<Self> {
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
         let mut sizes = libc::seccomp_notif_sizes {
             seccomp_notif: 0,
             seccomp_notif_resp: 0,
@@ -91,39 +90,57 @@ impl Listener {
         );
         Ok(Self {
             fd,
-            killable,
             request: vec![0; request],
             response: vec![0; response],
         })
     }
 
-    /// Takes one call that waits, and denies it with EPERM. It never waits itself.
+    /// Takes one call that waits, and denies it with EPERM. It never waits itself. A call counts as denied when its answer was
+    /// taken: who is interrupted between the two (by its death; before Linux 5.19 also by a signal, or while it is frozen) may be
+    /// made to call again, and would count twice.
     ///
     /// # Errors
     /// The kernel's; the descriptor is of no use then.
     pub fn turn(&mut self) -> io::Result<Turn> {
+        match self.receive()? {
+            Ok(request) => self.deny(&request),
+            Err(turn) => Ok(turn),
+        }
+    }
+
+    /// Takes one call that waits, or says why there is none.
+    fn receive(&mut self) -> io::Result<Result<libc::seccomp_notif, Turn>> {
         let mut list = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
         match poll(&mut list, PollTimeout::ZERO) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
         let events = list[0].revents().unwrap_or(PollFlags::empty());
         if !events.contains(PollFlags::POLLIN) {
-            return Ok(if events.is_empty() {
+            return Ok(Err(if events.is_empty() {
                 Turn::Nothing
             } else {
                 Turn::Over
-            });
+            }));
         }
         // The kernel takes only what is zero.
         self.request.fill(0);
         match self.control(libc::SECCOMP_IOCTL_NOTIF_RECV, true) {
             Ok(()) => {}
-            Err(error) if is_gone(&error) => return Ok(Turn::Vanished),
+            // The caller is no more, or this process was interrupted before it took anything.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => {
+                return Ok(Err(Turn::Vanished));
+            }
             Err(error) => return Err(error),
         }
         // SAFETY: the buffer is aligned to 8 bytes, at least as long as the struct, and of plain integers.
-        let request = unsafe { self.request.as_ptr().cast::<libc::seccomp_notif>().read() };
+        Ok(Ok(unsafe {
+            self.request.as_ptr().cast::<libc::seccomp_notif>().read()
+        }))
+    }
+
+    /// Answers a call that was taken with EPERM.
+    fn deny(&mut self, request: &libc::seccomp_notif) -> io::Result<Turn> {
         self.response.fill(0);
         let response = libc::seccomp_notif_resp {
             id: request.id,
@@ -131,19 +148,24 @@ impl Listener {
             error: -libc::EPERM,
             flags: 0,
         };
-        // SAFETY: as above.
+        // SAFETY: the buffer is aligned to 8 bytes, at least as long as the struct, and of plain integers.
         unsafe {
             self.response
                 .as_mut_ptr()
                 .cast::<libc::seccomp_notif_resp>()
                 .write(response);
         }
-        match self.control(libc::SECCOMP_IOCTL_NOTIF_SEND, false) {
-            Ok(()) => {}
-            // It died of something else meanwhile: the call was made, and came to nothing.
-            Err(error) if is_gone(&error) && self.killable => {}
-            Err(error) if is_gone(&error) => return Ok(Turn::Vanished),
-            Err(error) => return Err(error),
+        loop {
+            match self.control(libc::SECCOMP_IOCTL_NOTIF_SEND, false) {
+                Ok(()) => break,
+                Err(error) => match error.raw_os_error() {
+                    // Interrupted on the way: who waits would wait forever.
+                    Some(libc::EINTR) => {}
+                    // Nobody waits under this number any more.
+                    Some(libc::ENOENT) => return Ok(Turn::Vanished),
+                    _ => return Err(error),
+                },
+            }
         }
         Ok(Turn::Denied(Denied {
             number: request.data.nr.cast_unsigned(),
@@ -168,16 +190,11 @@ impl AsFd for Listener {
     }
 }
 
-/// Flags of a filter with a listener, those first with which it waits best.
-pub(super) const FLAGS: [(libc::c_ulong, bool); 2] = [
-    (libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | KILLABLE, true),
-    (libc::SECCOMP_FILTER_FLAG_NEW_LISTENER, false),
+/// Flags of a filter with a listener, those first under which it waits best.
+pub(super) const FLAGS: [libc::c_ulong; 2] = [
+    libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | KILLABLE,
+    libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
 ];
-
-/// Whether it is the caller that is no more (ENOENT), or this process that was interrupted before it took anything.
-fn is_gone(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR))
-}
 
 #[cfg(test)]
 mod tests {
@@ -216,22 +233,18 @@ mod tests {
             None => {
                 let _ = nix::sys::prctl::set_no_new_privs();
                 // Nothing is allocated here: another thread may hold that lock.
-                let mut told = [0xff; 8];
-                if let Ok((number, killable)) = filter::install_reporting("seccomp", &text) {
-                    told[..4].copy_from_slice(&number.to_le_bytes());
-                    told[4] = u8::from(killable);
-                }
+                let number = filter::install_reporting("seccomp", &text).unwrap_or(-1);
+                let told = number.to_le_bytes();
                 let _ = nix::unistd::write(&write, &told);
                 let _ = nix::unistd::read(&wait, &mut [0]);
                 process::exit_now(act())
             }
             Some(pid) => {
-                let mut told = [0; 8];
+                let mut told = [0; 4];
                 nix::unistd::read(&read, &mut told).unwrap();
-                let number = i32::from_le_bytes(*told.first_chunk().unwrap());
+                let number = i32::from_le_bytes(told);
                 let pidfd = process::open(pid).unwrap();
-                let listener =
-                    (number >= 0).then(|| Listener::fetch(&pidfd, number, told[4] == 1).unwrap());
+                let listener = (number >= 0).then(|| Listener::fetch(&pidfd, number).unwrap());
                 nix::unistd::write(&go, &[1]).unwrap();
                 (pid, listener)
             }
@@ -284,5 +297,22 @@ mod tests {
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
         nix::sys::wait::waitpid(pid, None).unwrap();
         assert!(!matches!(listener.turn().unwrap(), Turn::Denied(_)));
+    }
+
+    #[test]
+    fn who_dies_before_the_answer_was_not_denied() {
+        let (pid, listener) = child(|| getppid(0));
+        let Some(mut listener) = listener else {
+            eprintln!("SKIPPED: this kernel or a filter around this test hands no calls over");
+            return;
+        };
+        wait(&listener);
+        let Ok(request) = listener.receive().unwrap() else {
+            panic!("nobody called");
+        };
+        let pid = nix::unistd::Pid::from_raw(pid);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+        nix::sys::wait::waitpid(pid, None).unwrap();
+        assert_eq!(listener.deny(&request).unwrap(), Turn::Vanished);
     }
 }

@@ -92,7 +92,8 @@ fn attempt(name: &str) -> String {
         Some(("number", number)) => call(number.parse().unwrap()),
         Some(("args", name)) => call_with(number(name), [u64::MAX, 1 << 53, 3, 4, 5, 6]),
         Some(("flood", each)) => flood(each.parse().unwrap()),
-        Some(("among-signals", count)) => among_signals(count.parse().unwrap()),
+        Some(("among-signals", count)) => among_signals(count.parse().unwrap(), true),
+        Some(("cut-by-signals", count)) => among_signals(count.parse().unwrap(), false),
         Some(("do", what)) => return crate::hostile::misdeeds::commit(what),
         Some(("i386", number)) => int80(number.parse().unwrap()),
         None if name == "own-loopback" => own_loopback(),
@@ -190,11 +191,17 @@ fn killed_while_denied() -> io::Result<()> {
 
 extern "C" fn ignore(_: libc::c_int) {}
 
-/// Makes denied calls while a handler is called every millisecond.
-fn among_signals(count: usize) -> io::Result<()> {
+/// Makes denied calls while a handler is called every millisecond, after which the call is made again: by the kernel where it is to
+/// `restart`, and by this program where it fails with EINTR.
+fn among_signals(count: usize, restart: bool) -> io::Result<()> {
     use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
     let handler = SigHandler::Handler(ignore);
-    let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
+    let flags = if restart {
+        SaFlags::SA_RESTART
+    } else {
+        SaFlags::empty()
+    };
+    let action = SigAction::new(handler, flags, SigSet::empty());
     // SAFETY: the handler does nothing.
     unsafe { sigaction(Signal::SIGALRM, &action)? };
     let every = libc::timeval {
@@ -210,7 +217,13 @@ fn among_signals(count: usize) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     let getcpu = number("getcpu");
-    (0..count).try_for_each(|_| is_denied(getcpu))
+    let denied = || loop {
+        match is_denied(getcpu) {
+            Err(error) if !restart && error.raw_os_error() == Some(libc::EINTR) => {}
+            answer => return answer,
+        }
+    };
+    (0..count).try_for_each(|_| denied())
 }
 
 /// Makes a 32-bit system call with zeros for arguments.

@@ -4,6 +4,8 @@ mod podman;
 
 use std::path::Path;
 
+use ledger::facts::execution::Outcome;
+
 use crate::world::{PATIENCE, Ran, World, is_root, program, skip, until};
 
 /// A world of each caller, changed so that `tier` is all there is; none where the host does not lend itself to that.
@@ -135,9 +137,10 @@ fn without_namespaces_the_default_policy_is_refused_by_plan_and_exec() {
         let ran = world.exec("", &["true"]).ended(126);
         assert!(ran.err.contains("no-user-namespace (EPERM)"), "{}", ran.err);
         let run = world.last();
-        for control in ["process", "timeout", "ipc"] {
+        for control in ["process", "timeout"] {
             assert_eq!(run.reason(control), Some("no-user-namespace (EPERM)"));
         }
+        assert_eq!(run.reason("ipc"), Some(SOCKETS_SHARED));
         // Without them it runs, and they are missing in what is recorded.
         world.run("plan --best-effort -- true").ended(0);
         world.exec("--best-effort", &["true"]).ended(0);
@@ -148,6 +151,51 @@ fn without_namespaces_the_default_policy_is_refused_by_plan_and_exec() {
         for control in ["process", "user", "ipc", "timeout", "terminal", "disk"] {
             assert!(!run.declares(control), "{control}");
         }
+    }
+}
+
+/// Why `ipc` is not declared in the tier `landlock`.
+const SOCKETS_SHARED: &str = "sockets-shared (no-user-namespace: EPERM)";
+
+#[test]
+fn without_namespaces_sockets_of_the_host_are_in_reach_and_all_say_so() {
+    let test = "without_namespaces_sockets_of_the_host_are_in_reach_and_all_say_so";
+    let Some(python) = program("python3") else {
+        return skip(test, "no python3");
+    };
+    for world in worlds(test, "landlock") {
+        let path = world.path("listening");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        for (path, mode) in [(&path, 0o777), (&world.path(""), 0o755)] {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(path, mode).unwrap();
+        }
+        let script = format!(
+            "import socket; socket.socket(socket.AF_UNIX).connect({:?}); print('connected')",
+            path.to_str().unwrap()
+        );
+        let words = "unix sockets of the host can be connected to by their paths";
+        let doctor = world.run("doctor");
+        assert!(doctor.out.contains(words), "{}", doctor.out);
+        let flags = policy(&world, |_| {});
+        let ran = world
+            .exec(&flags, &[python.to_str().unwrap(), "-c", &script])
+            .ended(0);
+        assert_eq!(ran.out, "connected\n");
+        assert!(!world.last().declares("ipc"));
+        // Who requires it gets no run.
+        let flags = policy(&world, |policy| {
+            let required = policy["enforcement"]["requiredControls"].as_array_mut();
+            required.unwrap().push("ipc".into());
+        });
+        let planned = world.run(&format!("plan {flags} -- true")).ended(126);
+        assert!(planned.out.contains(SOCKETS_SHARED), "{}", planned.out);
+        assert!(planned.out.contains(words), "{}", planned.out);
+        let ran = world.exec(&flags, &["true"]).ended(126);
+        assert!(ran.err.contains(SOCKETS_SHARED), "{}", ran.err);
+        let run = world.last();
+        assert_eq!(run.execution.result.outcome, Outcome::NotExecuted);
+        assert_eq!(run.reason("ipc"), Some(SOCKETS_SHARED));
     }
 }
 

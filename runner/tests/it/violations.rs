@@ -195,6 +195,21 @@ fn a_call_that_a_signal_interrupts_is_counted_once() {
     }
 }
 
+#[test]
+fn a_call_that_a_signal_cuts_short_was_not_denied_and_is_not_counted() {
+    let world = ready!();
+    let policy = world.policy(|_| {});
+    let flags = format!("-P {}", policy.display());
+    let ran = embedded(&world, &flags, &["cut-by-signals:2000"]);
+    // Nothing but EPERM and EINTR, and 2,000 times EPERM.
+    assert_eq!(answers(&ran)["cut-by-signals:2000"], "ok");
+    let run = world.last();
+    if heard("a_call_that_a_signal_cuts_short", &run) {
+        let list = listed(&world, &run.execution);
+        assert_eq!(counts(&list), [("getcpu", 2_000)].into());
+    }
+}
+
 /// Calls that no program of these tests makes by itself.
 const RARE: [&str; 24] = [
     "epoll_ctl_old",
@@ -359,7 +374,7 @@ fn under_a_listener(command: &mut std::process::Command) {
             if !is_root() {
                 nix::sys::prctl::set_no_new_privs()?;
             }
-            let (number, _) = runner::sys::filter::install_reporting("seccomp", &allow)?;
+            let number = runner::sys::filter::install_reporting("seccomp", &allow)?;
             // Kept, so that the filter goes on to have a listener.
             if libc::fcntl(number, libc::F_SETFD, 0) < 0 {
                 return Err(std::io::Error::last_os_error());

@@ -42,7 +42,7 @@ pub(super) struct Cli {
     /// Write the result to a file too; may be given several times
     #[arg(long, value_name = "FORMAT=FILE", global = true)]
     pub(super) output: Vec<Output>,
-    /// Show every finding and every check
+    /// Show every finding and every check, and the system calls that were denied
     #[arg(long, global = true)]
     pub(super) all: bool,
     /// How many threads read the lines; 1 starts none. As many as there are processors, unless given. The

@@ -20,7 +20,7 @@ const SHOWN_PER_CODE: usize = 3;
 pub struct Style {
     /// With terminal colours.
     pub color: bool,
-    /// Every finding, and every check with its number.
+    /// Every finding, every check with its number, and what was denied.
     pub all: bool,
     /// The verdict line alone.
     pub quiet: bool,
@@ -38,6 +38,7 @@ pub fn write(verification: &Verification, style: Style) -> String {
     if !style.quiet {
         let _ = report.assurances(verification);
         let _ = report.checks(verification);
+        let _ = report.denied(verification);
         let _ = report.findings(verification);
     }
     report.text
@@ -148,6 +149,40 @@ impl Report {
                 self.text,
                 "not checked, for there was nothing to look at: {}",
                 skipped.join(", ")
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The system calls that sandboxes denied; no verdict rests on them, so only who asks for all sees them.
+    fn denied(&mut self, verification: &Verification) -> fmt::Result {
+        let denials = &verification.denials;
+        if !self.style.all || denials.heard + denials.unheard == 0 {
+            return Ok(());
+        }
+        let heard = counted(denials.heard, "run", "runs");
+        let what = match denials.calls.as_slice() {
+            _ if denials.heard == 0 => "nobody listened",
+            [] => "none",
+            _ => "most often first",
+        };
+        write!(
+            self.text,
+            "\ndenied system calls in {heard} (probes not counted): {what}"
+        )?;
+        if denials.unheard > 0 {
+            let others = counted(denials.unheard, "other run", "other runs");
+            write!(self.text, "; of {others} it is not known")?;
+        }
+        writeln!(self.text)?;
+        for denied in &denials.calls {
+            let runs = counted(denied.runs, "run", "runs");
+            writeln!(
+                self.text,
+                "  {:<24} {:>10}  in {runs}, the first of start {}",
+                clean(&denied.call),
+                denied.count,
+                denied.first
             )?;
         }
         Ok(())

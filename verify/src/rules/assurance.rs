@@ -7,7 +7,7 @@ use ledger::file::source::Source;
 use ledger::file::walk::{Assured, Completeness, Extract, Findings, Walked};
 use ledger::finding::{Class, Code, Finding};
 
-use super::Counts;
+use super::{Counts, Denials};
 
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,8 @@ pub struct Verification {
     pub runs: u64,
     /// The newest matrices by the order of their records, where they were asked for.
     pub matrices: Vec<Table>,
+    /// The system calls that were denied.
+    pub denials: Denials,
     /// What was looked at.
     pub checks: Vec<Check>,
     /// Everything that was found, worst class first.
@@ -85,6 +87,7 @@ impl Verification {
         mut walked: Walked,
         counts: &Counts,
         matrices: Vec<Table>,
+        denials: Denials,
         source: &Source,
     ) -> Self {
         let records = walked.tally.records;
@@ -214,6 +217,7 @@ impl Verification {
             consistency: consistency(findings, counts.verdicts),
             runs: counts.verdicts,
             matrices,
+            denials,
             checks,
             exit_code: findings.exit_code(records),
             findings: walked.findings.into_list(),

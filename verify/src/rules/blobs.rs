@@ -1,7 +1,9 @@
 //! Blobs that records refer to: there, regular, and what their name says.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
+use ledger::bytes::canon::U53;
 use ledger::bytes::hash::Hash;
 use ledger::facts::execution::{Execution, InOrder, Output, Start, Violation};
 use ledger::facts::list::{BlobList, List, Sealable};
@@ -55,12 +57,13 @@ impl Blobs {
         Ok(())
     }
 
-    pub(super) fn of_execution(
+    /// Looks at what an end refers to, and gives the denied calls that it lists, as far as they are in order.
+    pub(super) fn of_execution<'a>(
         &mut self,
         shown: &Shown<'_>,
-        execution: &Execution,
+        execution: &'a Execution,
         findings: &mut Findings,
-    ) -> Result<(), ReadError> {
+    ) -> Result<Option<Cow<'a, [Violation]>>, ReadError> {
         for output in outputs(shown, execution) {
             if let Some(blob) = &output.blob {
                 self.check(shown, blob, Some(output.kept.value()), findings)?;
@@ -70,8 +73,11 @@ impl Blobs {
             self.list(shown, list, findings)?;
         }
         match &execution.violations {
-            Some(List::Blob(list)) => self.violations(shown, list, findings),
-            Some(List::Inline(_)) | None => Ok(()),
+            Some(List::Blob(list)) => self
+                .violations(shown, list, execution.result.duration_us, findings)
+                .map(|list| list.map(Cow::Owned)),
+            Some(List::Inline(list)) => Ok(Some(Cow::Borrowed(list))),
+            None => Ok(None),
         }
     }
 
@@ -80,12 +86,18 @@ impl Blobs {
         &mut self,
         shown: &Shown<'_>,
         list: &BlobList,
+        duration: Option<U53>,
         findings: &mut Findings,
-    ) -> Result<(), ReadError> {
-        let (mut order, mut disorder) = (InOrder::default(), None);
-        self.items(shown, list, findings, &mut |violation: Violation| {
+    ) -> Result<Option<Vec<Violation>>, ReadError> {
+        let (mut order, mut disorder) = (InOrder::within(duration), None);
+        // In order each call stands once, so there are no more than the kernel has.
+        let mut calls = Vec::new();
+        let whole = self.items(shown, list, findings, &mut |violation: Violation| {
             let wrong = order.take(&violation);
             disorder = disorder.or(wrong);
+            if disorder.is_none() {
+                calls.push(violation);
+            }
         })?;
         if let Some(disorder) = disorder {
             let message = format!(
@@ -98,8 +110,9 @@ impl Blobs {
                     .in_place(place(&list.blob))
                     .versus("violations in order", disorder),
             );
+            return Ok(None);
         }
-        Ok(())
+        Ok(whole.then_some(calls))
     }
 
     /// Checks a blob and gives its content when it is good. One of more than `keep` bytes is not what the

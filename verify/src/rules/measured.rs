@@ -49,6 +49,9 @@ impl Rules {
         let ended = self
             .runs
             .end(shown, &run.execution, on_purpose, counts, findings);
+        if let Some(begun) = &ended {
+            self.listening.check(shown, &run.execution, begun, findings);
+        }
         if let (Some(begun), true) = (ended, whole) {
             let kept = Kept::new(run, read.lines, begun);
             self.probes.keep(shown.record.sequence.value(), kept);

@@ -6,6 +6,7 @@
 mod assurance;
 mod blobs;
 mod columns;
+mod denied;
 mod guarantees;
 mod items;
 mod limits;
@@ -30,6 +31,8 @@ use ledger::record::Body;
 
 pub use assurance::{Check, CheckStatus, Verification};
 use blobs::Blobs;
+use denied::Listening;
+pub use denied::{Denials, Denied};
 use guarantees::Guarantees;
 use policies::Policies;
 use probes::{Begun, Probes};
@@ -67,7 +70,7 @@ pub fn verify_with(
 ) -> Result<Verification, ReadError> {
     let mut rules = Rules::new(source.attachments.clone(), demands.matrices);
     let mut walked = walk_with(threads, source, demands.checkpoint, &mut rules)?;
-    let (counts, matrices) = rules.finish(&mut walked.findings)?;
+    let (counts, matrices, denials) = rules.finish(&mut walked.findings)?;
     if demands.require_checkpoint && walked.tally.records > 0 && !walked.completeness.covers_head()
     {
         walked.findings.push(
@@ -78,7 +81,9 @@ pub fn verify_with(
             .help("give one with --checkpoint, or do without --require-checkpoint"),
         );
     }
-    Ok(Verification::new(walked, &counts, matrices, source))
+    Ok(Verification::new(
+        walked, &counts, matrices, denials, source,
+    ))
 }
 
 /// How many things the rules compared.
@@ -108,6 +113,7 @@ struct Rules {
     suites: Suites,
     probes: Probes,
     guarantees: Guarantees,
+    listening: Listening,
     before: Option<Moment>,
 }
 
@@ -148,6 +154,7 @@ impl Rules {
             suites: Suites::default(),
             probes: Probes::default(),
             guarantees: Guarantees::new(matrices),
+            listening: Listening::default(),
             before: None,
         }
     }
@@ -169,11 +176,15 @@ impl Rules {
         }
     }
 
-    fn finish(mut self, findings: &mut Findings) -> Result<(Counts, Vec<Table>), ReadError> {
+    fn finish(
+        mut self,
+        findings: &mut Findings,
+    ) -> Result<(Counts, Vec<Table>, Denials), ReadError> {
         self.runs.finish(&mut self.counts, findings)?;
         self.blobs.finish(&mut self.counts);
         let matrices = self.guarantees.finish(findings);
-        Ok((self.counts, matrices))
+        let denials = self.listening.finish(findings);
+        Ok((self.counts, matrices, denials))
     }
 }
 
@@ -213,7 +224,7 @@ impl Visitor for Rules {
             Body::Execution(execution) => {
                 self.counts.references += 1;
                 let start = execution.start.value();
-                self.blobs.of_execution(shown, execution, findings)?;
+                let denied = self.blobs.of_execution(shown, execution, findings)?;
                 if self
                     .kinds
                     .expect(shown, "start", start, Kind::Start, findings)
@@ -221,10 +232,12 @@ impl Visitor for Rules {
                     self.kinds.put(start, Kind::Ended);
                     let (counts, none) = (&mut self.counts, OnPurpose::default());
                     let ended = self.runs.end(shown, execution, none, counts, findings);
-                    if let Some(begun) = ended
-                        && execution.result.outcome != Outcome::NotExecuted
-                    {
-                        self.guarantees.relies(start, &begun, counts);
+                    if let Some(begun) = ended {
+                        self.listening.check(shown, execution, &begun, findings);
+                        self.listening.add(execution, denied.as_deref());
+                        if execution.result.outcome != Outcome::NotExecuted {
+                            self.guarantees.relies(start, &begun, counts);
+                        }
                     }
                 }
                 Kind::Other

@@ -67,7 +67,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    const fn once(first: u64) -> Self {
+    pub(super) const fn once(first: u64) -> Self {
         Self { first, count: 1 }
     }
 }
@@ -264,14 +264,16 @@ impl OpenRun {
     }
 }
 
-fn runs(seen: Seen) -> String {
+/// Names the runs.
+pub(super) fn runs(seen: Seen) -> String {
     match seen.count {
         1 => format!("the run of start {}", seen.first),
         count => format!("{count} runs, the first of start {}", seen.first),
     }
 }
 
-fn counted(code: Code, message: String, seen: Seen) -> Finding {
+/// One finding for all of them.
+pub(super) fn counted(code: Code, message: String, seen: Seen) -> Finding {
     let mut finding = Finding::new(code, message).at(seen.first);
     finding.count = seen.count;
     finding

@@ -19,6 +19,7 @@ use records::{BOOT, execution};
 
 mod attached;
 mod columns;
+mod denied;
 mod guarantees;
 mod kept_in_blobs;
 #[path = "../../tests/it/support/maker.rs"]

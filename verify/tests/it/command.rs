@@ -264,6 +264,7 @@ fn the_result_has_exactly_its_fields() {
         [
             "assurance",
             "checks",
+            "denied",
             "exitCode",
             "findings",
             "head",
@@ -283,6 +284,44 @@ fn the_result_has_exactly_its_fields() {
     assert_eq!(completeness["after"], 4);
     assert_eq!(result["head"]["sequence"], 3);
     assert_eq!(result["records"], 4);
+}
+
+#[test]
+fn what_was_denied_is_shown_to_who_asks_most_often_first() {
+    let denied = vectors().join("violations_valid/ledger");
+    let (_, stdout, _) = run(verify().arg(&denied).arg("--json"));
+    let result: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let call =
+        |call, count| serde_json::json!({"call": call, "count": count, "first": 2, "runs": 1});
+    assert_eq!(
+        result["denied"],
+        serde_json::json!({
+            "calls": [call("ptrace", 3), call("unnamed", 2), call("keyctl", 1)],
+            "heard": 1,
+            "unheard": 0
+        })
+    );
+    let (_, stdout, _) = run(verify().arg(&denied).arg("--all"));
+    let at = stdout.find("denied system calls in 1 run (probes not counted): most often first\n");
+    let lines: Vec<Vec<&str>> = stdout[at.expect(&stdout)..]
+        .lines()
+        .skip(1)
+        .take(3)
+        .map(|line| line.split_whitespace().take(4).collect())
+        .collect();
+    let expected = [("ptrace", "3"), ("unnamed", "2"), ("keyctl", "1")];
+    assert_eq!(
+        lines,
+        expected.map(|(call, count)| vec![call, count, "in", "1"])
+    );
+    let (_, stdout, _) = run(verify().arg(&denied));
+    assert!(!stdout.contains("denied system calls"), "{stdout}");
+    // Of a run that says nothing it is not known.
+    let unsaid = vectors().join("violations_unsaid/ledger");
+    let (_, stdout, _) = run(verify().arg(&unsaid).arg("--all"));
+    let said = "denied system calls in 0 runs (probes not counted): nobody listened; of 1 other run it is not known\n";
+    assert!(stdout.contains(said), "{stdout}");
+    assert!(stdout.contains("violations-unsaid"), "{stdout}");
 }
 
 #[test]

@@ -13,13 +13,10 @@ use serde::de::{self, Deserialize as DeDeserialize, Deserializer};
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::canon::U53;
+use crate::facts::policy::syscalls;
 
 /// Name under which all calls stand together whose numbers have none.
 pub const UNNAMED: &str = "unnamed";
-/// Most arguments of a system call (syscall(2)).
-const MAX_ARGUMENTS: usize = 6;
-/// Longest name, in bytes; those of Linux have half as many.
-const MAX_NAME: usize = 64;
 
 /// A system call that the policy's filter denied, how often and when first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +28,8 @@ pub struct Violation {
     pub call: String,
     /// How often it was denied; 1 at least.
     pub count: U53,
-    /// When first, in microseconds of CLOCK_BOOTTIME from "go" to when the runner took it.
+    /// When first, in microseconds of CLOCK_BOOTTIME from "go" to when the runner took it; the run's duration where that was
+    /// after its main process had ended.
     pub first_us: U53,
     /// The number of the first one, exactly with [`UNNAMED`].
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,18 +37,23 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// What in it contradicts itself; `None` when it is in order. Any name of the right form will do: kernels get new calls.
+    /// What in it contradicts itself, or what the kernel has; `None` when it is in order. A call that this version has no name
+    /// for is [`UNNAMED`], so a name that it does not know is nobody's.
     #[must_use]
     pub fn disorder(&self) -> Option<&'static str> {
-        let letters = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-        if self.call.is_empty() || self.call.len() > MAX_NAME || !self.call.bytes().all(letters) {
-            return Some("call is the name of a system call");
-        }
+        let takes = if self.call == UNNAMED {
+            0
+        } else {
+            match syscalls::lookup(&self.call) {
+                Some(call) => call.arguments,
+                None => return Some("call is the name of a system call, or unnamed"),
+            }
+        };
         if self.count.value() == 0 {
             return Some("count is not 0: what was not denied is not listed");
         }
-        if self.arguments.len() > MAX_ARGUMENTS {
-            return Some("a system call has no more than six arguments");
+        if self.arguments.len() != usize::from(takes) {
+            return Some("there are as many arguments as the call takes, none with unnamed");
         }
         if self.number.is_some() != (self.call == UNNAMED) {
             return Some("number stands exactly with unnamed");
@@ -59,18 +62,30 @@ impl Violation {
     }
 }
 
-/// Holds one violation after the other against the order of the list.
+/// Holds one violation after the other against the order of the list, and against how long the run was.
 #[derive(Clone, Debug, Default)]
 pub struct InOrder {
+    duration: Option<U53>,
     last: Option<String>,
 }
 
 impl InOrder {
+    /// For the list of a run of this duration in microseconds; `None` where that is not known.
+    #[must_use]
+    pub fn within(duration: Option<U53>) -> Self {
+        Self {
+            duration,
+            last: None,
+        }
+    }
+
     /// What is wrong with the next one; `None` when it is in order.
     pub fn take(&mut self, next: &Violation) -> Option<&'static str> {
         let follows = self.last.as_ref().is_none_or(|last| *last < next.call);
         self.last = Some(next.call.clone());
+        let late = self.duration.is_some_and(|end| next.first_us > end);
         next.disorder()
+            .or_else(|| late.then_some("firstUs is within the run's durationUs"))
             .or_else(|| (!follows).then_some("violations are sorted by call, each of them once"))
     }
 }
@@ -106,8 +121,7 @@ impl<'de> DeDeserialize<'de> for Word {
 mod tests {
     use super::*;
 
-    const PTRACE: &str =
-        r#"{"arguments":["16","18446744073709551615"],"call":"ptrace","count":3,"firstUs":0}"#;
+    const PTRACE: &str = r#"{"arguments":["16","18446744073709551615","0","0"],"call":"ptrace","count":3,"firstUs":0}"#;
 
     fn read(text: &str) -> Result<Violation, serde_json::Error> {
         serde_json::from_str(text)
@@ -154,27 +168,41 @@ mod tests {
             ("\"ptrace\"", "\"unnamed\""),
             ("\"count\":3", "\"count\":0"),
             ("\"firstUs\":0", "\"firstUs\":0,\"number\":101"),
-            ("[\"16\"", "[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\""),
+            ("\"ptrace\"", "\"frobnicate\""),
+            ("\"16\",", ""),
+            ("\"16\",", "\"16\",\"16\","),
+            ("\"16\",", "\"1\",\"2\",\"3\",\"4\","),
         ] {
             assert!(PTRACE.contains(from), "{from}");
             let violation = read(&PTRACE.replacen(from, to, 1)).unwrap();
             assert!(violation.disorder().is_some(), "{violation:?}");
         }
-        let long = PTRACE.replace("ptrace", &"x".repeat(MAX_NAME + 1));
-        assert!(read(&long).unwrap().disorder().is_some());
+        let unnamed = r#"{"arguments":["1"],"call":"unnamed","count":1,"firstUs":7,"number":9999}"#;
+        assert!(read(unnamed).unwrap().disorder().is_some());
     }
 
     #[test]
     fn a_list_is_sorted_and_names_each_call_once() {
+        // They take as many arguments as ptrace.
         let of = |call: &str| read(&PTRACE.replace("ptrace", call)).unwrap();
         let disorder = |list: &[&str]| {
             let mut order = InOrder::default();
             list.iter().find_map(|call| order.take(&of(call)))
         };
         assert_eq!(disorder(&[]), None);
-        assert_eq!(disorder(&["bpf", "mount", "ptrace"]), None);
-        assert!(disorder(&["mount", "bpf"]).is_some());
-        assert!(disorder(&["bpf", "bpf"]).is_some());
-        assert!(disorder(&["bpf", "Mount"]).is_some());
+        assert_eq!(disorder(&["pread64", "ptrace", "reboot"]), None);
+        assert!(disorder(&["ptrace", "pread64"]).is_some());
+        assert!(disorder(&["ptrace", "ptrace"]).is_some());
+        assert!(disorder(&["pread64", "Ptrace"]).is_some());
+    }
+
+    #[test]
+    fn nothing_is_denied_after_the_end() {
+        let mut late = read(PTRACE).unwrap();
+        late.first_us = U53::from(8);
+        let within = |us: u32| InOrder::within(Some(U53::from(us))).take(&late);
+        assert_eq!(within(8), None);
+        assert!(within(7).is_some());
+        assert_eq!(InOrder::within(None).take(&late), None);
     }
 }

@@ -8,7 +8,8 @@ use ledger::bytes::canon::U53;
 use ledger::bytes::hash::Hash;
 use ledger::facts::control::Controls;
 use ledger::facts::execution::{
-    Execution, Outcome, PolicyRef, Program, RunId, RunResult, RuntimeUsed, Start, Verdict, Workload,
+    Execution, Outcome, PolicyRef, Program, RunId, RunResult, RuntimeUsed, Start, Unmeasured,
+    Verdict, Workload,
 };
 use ledger::facts::host::{CgroupFacts, CgroupLayout, HostFacts, RunnerFacts};
 use ledger::facts::list::{List, Sealable};
@@ -74,7 +75,7 @@ pub(crate) fn start(policy: Hash) -> Start {
     }
 }
 
-/// The end of a run that exited with 0 after a millisecond.
+/// The end of a run that exited with 0 after a millisecond; nobody heard what was denied.
 pub(crate) fn execution(start: impl Into<U53>, verdict: Verdict) -> Execution {
     Execution {
         artifacts: None,
@@ -91,7 +92,10 @@ pub(crate) fn execution(start: impl Into<U53>, verdict: Verdict) -> Execution {
             stdout: None,
         },
         start: start.into(),
-        unmeasured: None,
+        unmeasured: Some(vec![Unmeasured {
+            field: "violations".to_owned(),
+            reason: "no-filter".to_owned(),
+        }]),
         verdict,
         violations: None,
     }

@@ -68,7 +68,12 @@ pub(in crate::runtime::embedded) fn answer(
             Answer::Intends(_) => intends(answers::NO_PRIVILEGE_BY_FILTER),
             no => no,
         },
-        Control::Process | Control::User | Control::Ipc | Control::Timeout => no_namespace(),
+        Control::Process | Control::User | Control::Timeout => no_namespace(),
+        // Landlock does not look at who connects to a socket that has a path.
+        Control::Ipc => because(
+            Reason::SOCKETS_SHARED,
+            format!("{}: {errno}", Reason::NO_USER_NAMESPACE),
+        ),
         // A session without a terminal begins all the same. But nothing shows that it is that which keeps one away: those of the
         // host cannot be told from one of the workload's own, and so none can be opened.
         Control::Terminal => because(Reason::NO_MOUNTS, "no terminals of its own".to_owned()),
