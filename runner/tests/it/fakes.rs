@@ -103,7 +103,9 @@ fn those_that_run_nothing_run_nothing() {
         assert_eq!(run.start.controls.declared.len(), Control::ALL.len());
         assert_eq!(run.start.key_reachable, Some(true));
         assert_eq!(run.start.runtime.id, name);
-        assert_eq!(run.start.runtime.version, "1");
+        let hash = ledger::bytes::hash::Hash::of(&std::fs::read(fake(name)).unwrap()).to_string();
+        let version = format!("1 template:{}", &hash[..16]);
+        assert_eq!(run.start.runtime.version, version);
         // The shell is the runtime's program.
         assert!(run.start.runtime.sha256.is_some(), "{name}");
         assert_eq!(run.start.workload.program.sha256, None);
