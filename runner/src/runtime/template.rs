@@ -14,6 +14,7 @@
 //! command is started like a workload of `native`, in the caller's session and with the descriptors that the launcher leaves open.
 //! docs/runtimes.md describes each field.
 
+mod asked;
 mod document;
 pub(crate) mod scratch;
 mod words;
@@ -27,9 +28,10 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use ledger::bytes::canon::escape_bytes;
+use ledger::bytes::hash::Hash;
 use ledger::bytes::key::random_bytes;
 use ledger::facts::control::Control;
-use ledger::facts::execution::NotExecuted;
+use ledger::facts::execution::{NotExecuted, RuntimeUsed};
 use ledger::facts::policy::Policy;
 
 use super::document::list_for_object;
@@ -42,12 +44,15 @@ use crate::plan::{
     Answer, Begun, Effect, Intent, Job, Launch, LaunchError, Plan, Program, Reason, Runtime,
     Streams, Tree, Why,
 };
+use asked::Asked;
 use document::{Claim, Document, Environment, OBJECTS, Way};
 use scratch::Scratch;
 use words::Values;
 
 /// Longest document, in bytes.
 const MAX_DOCUMENT: u64 = 256 << 10;
+/// Least CPU time of which there is a quota, in thousandths of a processor.
+const LEAST_CPU: u64 = 10;
 /// Stands for the workload's program.
 const PROGRAM: &str = "{program}";
 
@@ -55,6 +60,8 @@ const PROGRAM: &str = "{program}";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     id: String,
+    /// Which document it is, for records: the beginning of its hash.
+    document: String,
     version: String,
     version_command: Option<Vec<String>>,
     /// What its program says of its version, once it was asked.
@@ -166,6 +173,7 @@ impl Template {
             })?;
         Ok(Self {
             id: sound.id,
+            document: Hash::of(text).to_string().chars().take(16).collect(),
             version: sound.version.unwrap_or_else(|| "0".to_owned()),
             version_command: sound.version_command,
             said: OnceLock::new(),
@@ -208,10 +216,16 @@ impl Template {
             }
         };
         let number = |value: Option<ledger::bytes::canon::U53>| value.map(|value| value.value());
-        let cpu = number(resources.cpu_millis);
+        // The kernel takes no quota below 1 ms of each 100.
+        let cpu = number(resources.cpu_millis).filter(|millis| *millis >= LEAST_CPU);
+        let exactly = |value: Option<u64>, unit: u64| {
+            value
+                .filter(|value| value % unit == 0)
+                .map(|value| value / unit)
+        };
         let memory = number(resources.memory_mb).map(mebibytes);
         let disk = number(policy.filesystem.max_workspace_mb).map(mebibytes);
-        let seconds = number(resources.timeout_ms).map(|millis| millis.div_ceil(1_000));
+        let seconds = exactly(number(resources.timeout_ms), 1_000);
         let text = |value: Option<u64>| value.map(|value| value.to_string());
         set("memory", text(memory));
         set("processes", text(number(resources.processes)));
@@ -219,7 +233,7 @@ impl Template {
             "cpus",
             cpu.map(|millis| format!("{}.{:03}", millis / 1_000, millis % 1_000)),
         );
-        set("cpu-percent", text(cpu.map(|millis| millis.div_ceil(10))));
+        set("cpu-percent", text(exactly(cpu, 10)));
         // Of each 100 ms, in microseconds.
         set(
             "cpu-quota",
@@ -380,12 +394,18 @@ impl Runtime for Template {
         self.way.shows_folders()
     }
 
+    /// What a launcher makes of the folder that it is started in is its own matter.
+    fn starts_where_asked(&self) -> bool {
+        self.way.uses("workdir") || !self.way.has_program()
+    }
+
     fn version(&self) -> String {
-        match self.said() {
-            None => self.version.clone(),
-            Some(Ok(version)) => version.clone(),
-            Some(Err(_)) => "none".to_owned(),
-        }
+        let version = match self.said() {
+            None => &self.version,
+            Some(Ok(version)) => version,
+            Some(Err(_)) => "none",
+        };
+        format!("{version} {}{}", RuntimeUsed::TEMPLATE, self.document)
     }
 
     fn is_missing(&self) -> Option<Why> {
@@ -419,6 +439,17 @@ impl Runtime for Template {
         let Some(claim) = self.declares.get(&control) else {
             return Answer::Cannot(Reason::NOT_IN_TEMPLATE.into());
         };
+        let way = self.way(job).unwrap_or(&self.way);
+        let asked = Asked {
+            way,
+            calibration: !self.calibration.is_empty(),
+            values: &Self::limits(policy),
+            policy,
+            job,
+        };
+        if let Some(why) = asked.unmet(control) {
+            return Answer::Cannot(why);
+        }
         let intent = Intent::by(claim.mechanism.clone());
         let Some(value) = &claim.value else {
             return Answer::Intends(intent);

@@ -422,6 +422,11 @@ impl Way {
         Ok(other)
     }
 
+    /// Whether the command has the policy's variables alone.
+    pub(super) const fn is_clear(&self) -> bool {
+        matches!(self.environment, Environment::Clear)
+    }
+
     /// Whether one of these stands anywhere in it.
     pub(super) fn uses(&self, name: &str) -> bool {
         let in_files = self.files.values().flat_map(words::texts);

@@ -156,6 +156,11 @@ impl Values {
         self.one.insert(name, value.into());
     }
 
+    /// Whether it stands for something.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.one.contains_key(name)
+    }
+
     /// Adds one of several: its columns as in [`EACH`].
     pub(super) fn add<const N: usize>(&mut self, group: &'static str, columns: [&[u8]; N]) {
         let row = columns.map(<[u8]>::to_vec).to_vec();
