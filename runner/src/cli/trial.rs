@@ -41,6 +41,15 @@ pub(super) fn would(runtime: &dyn Runtime, plan: &mut Plan) -> Would {
     match runtime.try_here(plan) {
         _ if runtime.is_missing().is_some() && !refused_before => Would::FailToLaunch,
         Err(LaunchError::Mechanism { lost, .. }) => give_up(plan, lost, refused_before, true),
+        Err(LaunchError::Refused { control, what }) => {
+            let why = Why {
+                reason: Reason::MECHANISM_FAILED,
+                detail: Some(what),
+            };
+            plan.intended.remove(&control);
+            plan.cannot.insert(control, why);
+            Would::Refuse
+        }
         Err(_) => Would::FailToLaunch,
         Ok(()) => {
             let lost = limits_refused(plan);

@@ -16,6 +16,7 @@
 
 mod asked;
 mod document;
+mod program;
 pub(crate) mod scratch;
 mod words;
 
@@ -24,7 +25,6 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 use ledger::bytes::canon::escape_bytes;
@@ -36,16 +36,15 @@ use ledger::facts::policy::Policy;
 
 use super::document::list_for_object;
 use super::launch;
-use super::program::{Listen, ask};
 use crate::init::wire::{ProgramReport, ProgramSpec};
 use crate::mechanism::identity::DEFAULT_INSIDE;
 use crate::mechanism::seccomp::Architecture;
 use crate::plan::{
     Answer, Begun, Effect, Intent, Job, Launch, LaunchError, Plan, Program, Reason, Runtime,
-    Streams, Tree, Why,
+    SYSTEM, Streams, Tree, Why,
 };
 use asked::Asked;
-use document::{Claim, Document, Environment, OBJECTS, Way};
+use document::{Claim, Document, Environment, OBJECTS, Unrepeated, Way};
 use scratch::Scratch;
 use words::Values;
 
@@ -64,6 +63,10 @@ pub struct Template {
     document: String,
     version: String,
     version_command: Option<Vec<String>>,
+    /// What its program needs to start, for people.
+    needs: Vec<String>,
+    /// Where its program is, once it was looked for.
+    found: OnceLock<Result<PathBuf, String>>,
     /// What its program says of its version, once it was asked.
     said: OnceLock<Result<String, String>>,
     declares: BTreeMap<Control, Claim>,
@@ -94,7 +97,7 @@ pub enum ReadTemplateError {
         path: PathBuf,
     },
     /// It is not the JSON that it should be.
-    #[error("{path}: {source}", path = path.display())]
+    #[error("{path}: {what}", path = path.display())]
     #[diagnostic(
         code(runner::template::form),
         help("schema/runtime.schema.json says what a runtime template looks like")
@@ -103,7 +106,7 @@ pub enum ReadTemplateError {
         /// The file.
         path: PathBuf,
         /// Where and what.
-        source: serde_json::Error,
+        what: String,
     },
     /// A field says something that cannot be.
     #[error("{path}: {field}: {what}", path = path.display())]
@@ -150,20 +153,24 @@ impl Template {
     /// # Errors
     /// It says something that cannot be.
     pub fn parse(path: &Path, text: &[u8]) -> Result<Self, ReadTemplateError> {
+        if text.len() as u64 > MAX_DOCUMENT {
+            return Err(ReadTemplateError::TooLong {
+                path: path.to_owned(),
+            });
+        }
+        let form = |what: String| ReadTemplateError::Form {
+            path: path.to_owned(),
+            what,
+        };
         let lists = std::str::from_utf8(text)
             .ok()
             .and_then(|text| list_for_object(text, &OBJECTS));
         if lists.is_some() {
-            return Err(ReadTemplateError::Form {
-                path: path.to_owned(),
-                source: serde::de::Error::custom("found a list, expected an object"),
-            });
+            return Err(form("found a list, expected an object".to_owned()));
         }
-        let document: Document =
-            serde_json::from_slice(text).map_err(|source| ReadTemplateError::Form {
-                path: path.to_owned(),
-                source,
-            })?;
+        let read = serde_json::from_slice::<Unrepeated>(text)
+            .and_then(|Unrepeated| serde_json::from_slice::<Document>(text));
+        let document = read.map_err(|error| form(error.to_string()))?;
         let sound = document
             .check()
             .map_err(|(field, what)| ReadTemplateError::Field {
@@ -176,6 +183,8 @@ impl Template {
             document: Hash::of(text).to_string().chars().take(16).collect(),
             version: sound.version.unwrap_or_else(|| "0".to_owned()),
             version_command: sound.version_command,
+            needs: sound.needs,
+            found: OnceLock::new(),
             said: OnceLock::new(),
             declares: sound.declares,
             way: sound.way,
@@ -199,10 +208,57 @@ impl Template {
         }
     }
 
+    /// What its program needs to start, in words of the document.
+    #[must_use]
+    pub fn needs(&self) -> &[String] {
+        &self.needs
+    }
+
+    /// Its version in records where no program is to be asked; `None` where the document says that one is.
+    #[must_use]
+    pub fn version_unasked(&self) -> Option<String> {
+        let is_said = self.version_command.is_none();
+        is_said.then(|| self.named(&self.version))
+    }
+
+    /// Why its program cannot be started, found without starting anything.
+    #[must_use]
+    pub fn lacks_program(&self) -> Option<String> {
+        self.program()?.as_ref().err().cloned()
+    }
+
+    /// A version as records have it.
+    fn named(&self, version: &str) -> String {
+        format!("{version} {}{}", RuntimeUsed::TEMPLATE, self.document)
+    }
+
+    /// The file of its program; `None` where it has none of its own, or where only a launch knows its name.
+    fn program(&self) -> Option<&Result<PathBuf, String>> {
+        let first = self.way.command.first()?;
+        let is_known = self.way.has_program() && words::placeholders(first).next().is_none();
+        is_known.then(|| self.found.get_or_init(|| program::resolve(first.as_ref())))
+    }
+
     /// What its program says of its version; `None` where the document has no command for that.
     fn said(&self) -> Option<&Result<String, String>> {
-        let command = self.version_command.as_ref()?;
-        Some(self.said.get_or_init(|| ask_version(command)))
+        let (_, arguments) = self.version_command.as_ref()?.split_first()?;
+        let path = self.program()?;
+        Some(self.said.get_or_init(|| {
+            let path = path.as_ref().map_err(Clone::clone)?;
+            program::ask_version(path, arguments, self.way.is_clear())
+        }))
+    }
+
+    /// A word that is executed, as the file that it names.
+    fn executed(&self, mut words: Vec<OsString>) -> Result<Vec<OsString>, String> {
+        if let Some(first) = words.first_mut() {
+            let known = self.way.command.first().zip(self.program());
+            *first = match known.filter(|(word, _)| first == word.as_str()) {
+                Some((_, found)) => found.clone()?.into_os_string(),
+                None => program::resolve(first)?.into_os_string(),
+            };
+        }
+        Ok(words)
     }
 
     /// What the words of the document stand for under a policy; what a launch alone knows is missing.
@@ -261,7 +317,10 @@ impl Template {
         if let Some((program, arguments)) = plan.job.argv.split_first() {
             values.add("program", [program.as_bytes()]);
             let path = Path::new(program);
-            if let Some(folder) = path.parent().filter(|_| path.is_absolute()) {
+            // The system's are there for every program.
+            let is_own =
+                path.is_absolute() && !SYSTEM.iter().any(|system| path.starts_with(system));
+            if let Some(folder) = path.parent().filter(|_| is_own) {
                 values.set("program-folder", folder.as_os_str().as_bytes());
             }
             for argument in arguments {
@@ -323,48 +382,27 @@ impl Template {
             .make()
             .map_err(|error| failed("the folder", &error))?;
         for name in &self.folders {
-            scratch.folder(name).map_err(|error| failed(name, &error))?;
+            for (of, place) in values.filled(name) {
+                let place = Path::new(OsStr::from_bytes(&place));
+                // What is to be shown there may be a file.
+                let source = of.and_then(|(_, row)| row.first());
+                let is_file = source.is_some_and(|it| Path::new(OsStr::from_bytes(it)).is_file());
+                let made = if is_file {
+                    scratch.file(place, b"")
+                } else {
+                    scratch.folder(place)
+                };
+                made.map_err(|error| failed(name, &error))?;
+            }
         }
         for (name, content) in &way.files {
             let content = values.file(content).map_err(|error| failed(name, &error))?;
             scratch
-                .file(name, &content)
+                .file(Path::new(name), &content)
                 .map_err(|error| failed(name, &error))?;
         }
         Ok(())
     }
-}
-
-/// Asks a program for its version: the first word of what it prints that begins with digits and a dot.
-fn ask_version(command: &[String]) -> Result<String, String> {
-    let shown = command.join(" ");
-    let Some((program, arguments)) = command.split_first() else {
-        return Err("no command".to_owned());
-    };
-    let mut asked = Command::new(program);
-    asked.args(arguments).env_clear();
-    asked.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    let said = match ask(&mut asked, Listen::Output) {
-        Ok((status, said)) if status.success() => said,
-        Ok((status, _)) => return Err(format!("`{shown}` fails ({status})")),
-        Err(error) => return Err(format!("`{shown}` gives {error}")),
-    };
-    version_in(&said).ok_or_else(|| format!("`{shown}` names no version"))
-}
-
-fn version_in(said: &str) -> Option<String> {
-    let is_of_one = |letter: char| letter.is_ascii_alphanumeric() || ".-+~".contains(letter);
-    let words = said.split(|letter: char| !is_of_one(letter));
-    let mut words = words.map(|word| word.trim_end_matches(['.', '-']));
-    let found = words.find(|word| {
-        let mut parts = word.split('.');
-        let is_number = |part: &str| part.bytes().next().is_some_and(|it| it.is_ascii_digit());
-        let first = parts
-            .next()
-            .is_some_and(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
-        first && parts.next().is_some_and(is_number) && word.len() <= 64
-    });
-    found.map(str::to_owned)
 }
 
 impl Way {
@@ -405,15 +443,30 @@ impl Runtime for Template {
             Some(Ok(version)) => version,
             Some(Err(_)) => "none",
         };
-        format!("{version} {}{}", RuntimeUsed::TEMPLATE, self.document)
+        self.named(version)
     }
 
     fn is_missing(&self) -> Option<Why> {
-        let why = self.said()?.as_ref().err()?;
+        let why = match self.program() {
+            Some(Err(why)) => why,
+            _ => self.said()?.as_ref().err()?,
+        };
+        let needs = match self.needs.as_slice() {
+            [] => String::new(),
+            needs => format!("; {} needs {}", self.id, needs.join("; ")),
+        };
         Some(Why {
             reason: Reason::RUNTIME_MISSING,
-            detail: Some(why.clone()),
+            detail: Some(format!("{why}{needs}")),
         })
+    }
+
+    /// What a launch would refuse.
+    fn try_here(&self, plan: &Plan) -> Result<(), LaunchError> {
+        match self.way(&plan.job) {
+            Some(way) => Self::refuse_what_is_not_shown(way, plan),
+            None => Ok(()),
+        }
     }
 
     fn calibration(&self) -> Option<Vec<u16>> {
@@ -499,6 +552,11 @@ impl Runtime for Template {
             });
         };
         Self::refuse_what_is_not_shown(way, plan)?;
+        if let Some(why) = self.is_missing() {
+            return Err(LaunchError::Step {
+                what: why.to_string(),
+            });
+        }
         let random = random_bytes().map_err(|error| LaunchError::Step {
             what: error.to_string(),
         })?;
@@ -506,11 +564,16 @@ impl Runtime for Template {
         let values = Self::values(plan, &scratch);
         self.furnish(way, &values, &mut scratch)
             .map_err(|what| LaunchError::Step { what })?;
-        let command = way.words(&values);
+        let failed = |what| LaunchError::Step { what };
+        let mut command = way.words(&values);
+        if way.has_program() {
+            command = self.executed(command).map_err(failed)?;
+        }
         let cleanup = self.cleanup.iter().map(|command| {
             let words = command.iter().flat_map(|word| values.word(word));
-            words.map(OsString::from_vec).collect()
+            self.executed(words.map(OsString::from_vec).collect())
         });
+        let cleanup = cleanup.collect::<Result<_, _>>().map_err(failed)?;
         let mut program = ProgramSpec {
             argv: command.iter().map(|word| word.clone().into_vec()).collect(),
             ..launch::program(plan)
@@ -521,7 +584,7 @@ impl Runtime for Template {
         }
         let spec = launch::bare(plan, program);
         let mut begun = begun?;
-        scratch.arm(cleanup.collect(), plan.environment.clone());
+        scratch.arm(cleanup, plan.environment.clone());
         let init = launch::build(
             &mut begun,
             &spec,

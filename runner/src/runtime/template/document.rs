@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 
 use ledger::facts::control::Control;
+use ledger::facts::execution::RuntimeUsed;
 use serde::Deserialize;
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use super::words;
@@ -65,7 +67,6 @@ pub(super) struct Document {
     #[expect(dead_code, reason = "for whoever reads the document")]
     sources: Vec<String>,
     #[serde(default)]
-    #[expect(dead_code, reason = "for whoever reads the document")]
     needs: Vec<String>,
     #[serde(default)]
     #[expect(dead_code, reason = "for whoever reads the document")]
@@ -154,12 +155,73 @@ struct ReplaceEntry {
     by: Vec<String>,
 }
 
+/// Any document in which no object has two members of one name, at any depth: which of them counts is every reader's own.
+#[derive(Debug)]
+pub(super) struct Unrepeated;
+
+impl<'de> Deserialize<'de> for Unrepeated {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Unrepeated {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a JSON document")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self, A::Error> {
+        while list.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Self, A::Error> {
+        let mut names = BTreeSet::new();
+        while let Some(name) = object.next_key::<String>()? {
+            if names.contains(&name) {
+                let what = format!("found the member {name:?} twice, expected it once");
+                return Err(A::Error::custom(what));
+            }
+            names.insert(name);
+            object.next_value::<Self>()?;
+        }
+        Ok(self)
+    }
+}
+
 /// What is left of a document in which nothing is wrong.
 #[derive(Debug)]
 pub(super) struct Sound {
     pub(super) id: String,
     pub(super) version: Option<String>,
     pub(super) version_command: Option<Vec<String>>,
+    pub(super) needs: Vec<String>,
     pub(super) declares: BTreeMap<Control, Claim>,
     pub(super) way: Way,
     pub(super) folders: Vec<String>,
@@ -182,16 +244,34 @@ impl Document {
         check_version(self.version.as_deref(), self.version_command.as_deref())?;
         let declares = claims(self.declares)?;
         check_command("command", &self.command)?;
+        if let Some(asked) = self
+            .version_command
+            .as_ref()
+            .and_then(|words| words.first())
+            && self.command.first() != Some(asked)
+        {
+            let launched = self.command.first().map_or("", String::as_str);
+            return wrong(
+                "versionCommand",
+                format!("found {asked:?}, expected the program that is launched, {launched:?}"),
+            );
+        }
         for (name, content) in &self.files {
             check_name("files", name)?;
             let field = format!("files, {name}");
             for text in words::texts(content) {
                 check_words(&field, [text])?;
             }
+            for name in words::names(content) {
+                check_plain(&field, name)?;
+            }
         }
         for name in &self.folders {
-            check_name("folders", name)?;
+            let place = name.replace("{read-target}", "/t");
+            check_name("folders", &place.replace("{write-target}", "/t"))?;
+            check_words("folders", [name.as_str()])?;
         }
+        check_places(self.files.keys(), &self.folders)?;
         for command in &self.cleanup {
             check_command("cleanup", command)?;
         }
@@ -205,6 +285,7 @@ impl Document {
             environment: self.environment,
             files: self.files,
         };
+        way.check_program("command")?;
         check_flags(&way, &declares, &self.flags)?;
         let mut ablations = BTreeMap::new();
         for (control, entry) in self.ablations {
@@ -214,6 +295,7 @@ impl Document {
             id: self.id,
             version: self.version,
             version_command: self.version_command,
+            needs: self.needs,
             declares,
             way,
             folders: self.folders,
@@ -247,6 +329,19 @@ fn check_version(version: Option<&str>, command: Option<&[String]>) -> Result<()
     if version.is_some_and(|version| !is_good(version)) {
         return wrong("version", "expected 1 to 64 printable characters");
     }
+    if let Some(version) = version {
+        check_plain("version", version)?;
+        if version.contains(RuntimeUsed::TEMPLATE) {
+            let what = format!(
+                "found {:?} in it, expected a version",
+                RuntimeUsed::TEMPLATE
+            );
+            return wrong("version", what);
+        }
+    }
+    for word in command.into_iter().flatten() {
+        check_plain("versionCommand", word)?;
+    }
     let Some(command) = command else {
         return Ok(());
     };
@@ -273,8 +368,13 @@ fn claims(entries: Vec<DeclaresEntry>) -> Result<BTreeMap<Control, Claim>, Wrong
                 return wrong(&field, "expected 1 to 200 printable characters");
             }
         }
+        check_plain(&field, &entry.mechanism)?;
         if let Some(value) = &entry.value {
             check_words(&field, [value.as_str()])?;
+            if let Some(name) = words::placeholders(value).find(|name| !words::is_of_policy(name)) {
+                let expected = "expected a limit or an id of the policy";
+                return wrong(&field, format!("found {{{name}}} in `value`, {expected}"));
+            }
         }
         let claim = Claim {
             mechanism: entry.mechanism,
@@ -299,7 +399,61 @@ fn check_command(field: &str, command: &[String]) -> Result<(), Wrong> {
     if command.first().is_none_or(is_none) {
         return wrong(field, "expected a program as its first word");
     }
+    for word in command {
+        if words::placeholders(word).any(|name| name == "value") {
+            let expected = "expected values in files alone, for words can be read by others and stand in records";
+            return wrong(
+                field,
+                format!("found {{value}} in the word {word:?}, {expected}"),
+            );
+        }
+    }
     check_words(field, command.iter().map(String::as_str))
+}
+
+/// A text in which nothing stands for something else.
+fn check_plain(field: &str, text: &str) -> Result<(), Wrong> {
+    match words::unknown(text).or_else(|| words::placeholders(text).next()) {
+        Some(name) => wrong(
+            field,
+            format!("found {{{name}}} in {text:?}, expected no placeholder here"),
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Nothing is made twice, and nothing below a file.
+fn check_places<'a>(
+    files: impl Iterator<Item = &'a String>,
+    folders: &'a [String],
+) -> Result<(), Wrong> {
+    let mut all: Vec<(&Path, &str, bool)> = files
+        .map(|name| (Path::new(name), "files", true))
+        .chain(
+            folders
+                .iter()
+                .map(|name| (Path::new(name), "folders", false)),
+        )
+        .map(|(path, field, is_file)| (path, field, is_file))
+        .collect();
+    all.sort_by(|a, b| a.0.cmp(b.0));
+    for (at, (path, _, is_file)) in all.iter().enumerate() {
+        for (other, field, _) in all.iter().skip(at + 1) {
+            let found = (path.display(), other.display());
+            if path == other {
+                let what = format!("found {} and {}, expected one place once", found.0, found.1);
+                return wrong(field, what);
+            }
+            if *is_file && other.starts_with(path) {
+                let what = format!(
+                    "found {} below the file {}, expected a folder above it",
+                    found.1, found.0
+                );
+                return wrong(field, what);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A path below the folder of one launch.
@@ -308,9 +462,9 @@ fn check_name(field: &str, name: &str) -> Result<(), Wrong> {
     let is_plain = parts.all(|part| matches!(part, Component::Normal(_)));
     if name.is_empty() || !is_plain || name.contains('\0') {
         let expected = "expected a path without `..` below the folder of a launch";
-        return wrong(field, format!("{name:?}; {expected}"));
+        return wrong(field, format!("found {name:?}; {expected}"));
     }
-    Ok(())
+    check_plain(field, name)
 }
 
 /// Each flag is there; and where reasons are given, every word that looks like one has its own.
@@ -419,7 +573,17 @@ impl Way {
             *place(&mut other.files, at).map_err(|what| (field.clone(), what))? = Value::Null;
         }
         check_command(&field, &other.command)?;
+        other.check_program(&field)?;
         Ok(other)
+    }
+
+    /// The workload's program stands somewhere, or it is not the workload that runs.
+    fn check_program(&self, field: &str) -> Result<(), Wrong> {
+        if self.uses("program") {
+            return Ok(());
+        }
+        let expected = "found no {program}, expected it as a word of the command or in a file";
+        wrong(field, expected)
     }
 
     /// Whether the command has the policy's variables alone.
