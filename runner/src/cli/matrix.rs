@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::{ArgAction, Args};
 use ledger::bytes::hash::Hash;
+use ledger::bytes::text::clean;
 use ledger::facts::execution::PolicyRef;
 use ledger::facts::matrix::table::{Table, Tone};
 use ledger::facts::matrix::{Cell, CellVerdict};
@@ -204,7 +205,8 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
         let Measured {
             cells,
             rows,
-            runtime,
+            runtime: started,
+            said,
         } = match (one, interrupts.signal()) {
             (Err(ArmError::Stopped { done, all }), Some(signal)) => {
                 return Err(MatrixError::Interrupted {
@@ -218,7 +220,14 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
         };
         measured.cells.extend(cells);
         measured.rows.extend(rows);
-        used.extend(runtime);
+        used.extend(started);
+        if let Some(said) = said {
+            report::notice_line(&format!(
+                "{}: a probe printed nothing; the last on standard error was: {}",
+                runtime.id(),
+                clean(&said)
+            ));
+        }
     }
     drop(interrupts);
     let cells = measured.cells.clone();

@@ -3,11 +3,14 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 
 use crate::sys::{errno_name, process};
 
@@ -41,13 +44,22 @@ impl std::fmt::Display for NoAnswer {
     }
 }
 
-/// Runs it to its end, without input. One that does not end in time, or prints too much, is killed.
+/// Runs it to its end, without input. One that does not end in time, or prints too much, is killed, and with it all that it
+/// started but what made a group or session of its own.
 pub(in crate::runtime) fn ask(
     command: &mut Command,
     listen: Listen,
 ) -> Result<(ExitStatus, String), NoAnswer> {
+    ask_with(command, listen, Stdio::null())
+}
+
+fn ask_with(
+    command: &mut Command,
+    listen: Listen,
+    input: Stdio,
+) -> Result<(ExitStatus, String), NoAnswer> {
     let refused = |error: &std::io::Error| NoAnswer::Refused(errno_name(error));
-    command.stdin(Stdio::null());
+    command.stdin(input).process_group(0);
     let (out, err) = match listen {
         Listen::Output => (Stdio::piped(), Stdio::null()),
         Listen::Errors => (Stdio::null(), Stdio::piped()),
@@ -59,7 +71,9 @@ pub(in crate::runtime) fn ask(
         .map_err(|error| refused(&error))?;
     let answered = answer(&mut child);
     if answered.is_err() {
-        // It may be gone already.
+        // They may be gone already. Nobody waited for the first of them yet, so its number is no other's.
+        let group = i32::try_from(child.id()).map(Pid::from_raw);
+        let _ = group.map(|group| killpg(group, Signal::SIGKILL));
         let _ = child.kill();
     }
     let status = child.wait().map_err(|error| refused(&error))?;
@@ -137,6 +151,14 @@ mod tests {
         assert_eq!(endless.unwrap_err(), NoAnswer::TooLong);
         let late = sh("exec >&- 2>&-; exec sleep 600", Listen::Output);
         assert_eq!(late.unwrap_err(), NoAnswer::TooLate);
+        // What it started goes with it: the pipe, which only that has, ends.
+        let (mut reads, writes) = std::io::pipe().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec 3<&0; sleep 600 & while :; do echo yes; done"]);
+        let flooded = ask_with(&mut command, Listen::Output, writes.into());
+        drop(command);
+        assert_eq!(flooded.unwrap_err(), NoAnswer::TooLong);
+        assert_eq!(reads.read(&mut [0]).unwrap(), 0);
         let silent = sh("exec sleep 600", Listen::Errors);
         assert_eq!(silent.unwrap_err(), NoAnswer::TooLate);
     }
