@@ -30,6 +30,7 @@ use crate::measure::record::{RecordMatrixError, keep_suite, record};
 use crate::measure::suite::{Loaded, own, third_party};
 use crate::plan::Runtime;
 use crate::run::{Ledger, Stop};
+use crate::runtime::template::scratch::take_left;
 
 mod error;
 mod program;
@@ -202,6 +203,9 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
         let show = &mut |progress: &Progress<'_>| line.show(progress);
         let one = bench.measure(runtime.as_ref(), &host, &mut ledger, more, show);
         line.clear();
+        for what in take_left() {
+            report::warning_line(&what);
+        }
         let Measured {
             cells,
             rows,

@@ -32,7 +32,7 @@ use crate::sys::starter::{ForkError, Forked, Starter};
 /// waits for something that does not come.
 pub(super) const REPORT_WITHIN: Duration = Duration::from_secs(60);
 /// Signals that end a launch: there is no workload yet to pass them on to.
-const ENDING: [Signal; 4] = [
+pub(super) const ENDING: [Signal; 4] = [
     Signal::SIGTERM,
     Signal::SIGINT,
     Signal::SIGHUP,

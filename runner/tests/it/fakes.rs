@@ -564,3 +564,28 @@ fn others_may_pass_through_what_is_made_whatever_the_umask_is() {
     let ran = world.exec(&flags, &["/"]).ended(0);
     assert!(ran.out.starts_with("711\n755\n755\n755\n"), "{}", ran.out);
 }
+
+#[test]
+fn a_cleanup_that_does_not_end_is_ended_by_who_has_enough_and_said() {
+    let world = World::new();
+    let begun = world.path("home/begun");
+    let text = serde_json::json!({
+        "id": "box", "declares": [], "command": ["{program}", "{arguments}"], "environment": "inherit",
+        "cleanup": [["sh", "-c", format!(": >{}; exec sleep 600", begun.display())]],
+    });
+    let runtime = world
+        .file("box.json", &text.to_string())
+        .display()
+        .to_string();
+    let flags = format!("--allow-native --best-effort --runtime {runtime}");
+    let runner = world.exec_command(&flags, &["true"]).spawn().unwrap();
+    crate::world::until("the cleanup runs", || begun.exists());
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(runner.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    let ran = Ran::of(runner.wait_with_output().unwrap()).ended(0);
+    assert!(
+        ran.err.contains("before the operator had enough") && ran.err.contains("may be left"),
+        "{}",
+        ran.err
+    );
+}

@@ -9,9 +9,12 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, killpg};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
+use crate::runtime::launch::ENDING;
+use crate::sys::deaf::is_deaf;
 use crate::sys::{errno_name, process};
 
 /// How long it may take: a thousand times what bubblewrap does.
@@ -32,6 +35,7 @@ pub(in crate::runtime) enum NoAnswer {
     Refused(String),
     TooLate,
     TooLong,
+    Interrupted,
 }
 
 impl std::fmt::Display for NoAnswer {
@@ -39,6 +43,7 @@ impl std::fmt::Display for NoAnswer {
         match self {
             Self::Refused(errno) => f.write_str(errno),
             Self::TooLate => write!(f, "no answer within {} s", PATIENCE.as_secs()),
+            Self::Interrupted => f.write_str("no answer before the operator had enough"),
             Self::TooLong => write!(f, "an answer of more than {MAX_BYTES} bytes"),
         }
     }
@@ -50,13 +55,27 @@ pub(in crate::runtime) fn ask(
     command: &mut Command,
     listen: Listen,
 ) -> Result<(ExitStatus, String), NoAnswer> {
-    ask_with(command, listen, Stdio::null())
+    let refused = |errno: Errno| NoAnswer::Refused(errno_name(&errno.into()));
+    // It is not in the terminal's foreground group: who has enough ends it by this process, which then does as it would have.
+    let mut ending = SigSet::empty();
+    if !is_deaf() {
+        ENDING.iter().for_each(|signal| ending.add(*signal));
+    }
+    let before = ending
+        .thread_swap_mask(SigmaskHow::SIG_BLOCK)
+        .map_err(refused)?;
+    let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+    let enough = SignalFd::with_flags(&ending, flags).map_err(refused);
+    let asked = enough.and_then(|enough| ask_with(command, listen, Stdio::null(), &enough));
+    before.thread_set_mask().map_err(refused)?;
+    asked
 }
 
 fn ask_with(
     command: &mut Command,
     listen: Listen,
     input: Stdio,
+    enough: &SignalFd,
 ) -> Result<(ExitStatus, String), NoAnswer> {
     let refused = |error: &std::io::Error| NoAnswer::Refused(errno_name(error));
     command.stdin(input).process_group(0);
@@ -69,7 +88,7 @@ fn ask_with(
         .stderr(err)
         .spawn()
         .map_err(|error| refused(&error))?;
-    let answered = answer(&mut child);
+    let answered = answer(&mut child, enough);
     if answered.is_err() {
         // They may be gone already. Nobody waited for the first of them yet, so its number is no other's.
         let group = i32::try_from(child.id()).map(Pid::from_raw);
@@ -80,7 +99,7 @@ fn ask_with(
     answered.map(|said| (status, String::from_utf8_lossy(&said).into_owned()))
 }
 
-fn answer(child: &mut Child) -> Result<Vec<u8>, NoAnswer> {
+fn answer(child: &mut Child, enough: &SignalFd) -> Result<Vec<u8>, NoAnswer> {
     let refused = |error: std::io::Error| NoAnswer::Refused(errno_name(&error));
     let until = Instant::now() + PATIENCE;
     let pid = i32::try_from(child.id()).map_err(|_| NoAnswer::Refused("ESRCH".to_owned()))?;
@@ -93,7 +112,7 @@ fn answer(child: &mut Child) -> Result<Vec<u8>, NoAnswer> {
     let mut stream = File::from(stream);
     let mut said = Vec::new();
     loop {
-        await_readable(&stream, until)?;
+        await_readable(&stream, until, enough)?;
         let mut part = [0; 4_096];
         match stream.read(&mut part) {
             Ok(0) => break,
@@ -106,21 +125,37 @@ fn answer(child: &mut Child) -> Result<Vec<u8>, NoAnswer> {
         }
     }
     // It closed its stream, which is not its end.
-    await_readable(&ended, until)?;
+    await_readable(&ended, until, enough)?;
     Ok(said)
 }
 
-fn await_readable(descriptor: &impl AsFd, until: Instant) -> Result<(), NoAnswer> {
+fn await_readable(
+    descriptor: &impl AsFd,
+    until: Instant,
+    enough: &SignalFd,
+) -> Result<(), NoAnswer> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(NoAnswer::TooLate);
         }
         let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        let mut list = [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)];
+        let mut list = [
+            PollFd::new(descriptor.as_fd(), PollFlags::POLLIN),
+            // Not read: it stays for whoever waits for it.
+            PollFd::new(enough.as_fd(), PollFlags::POLLIN),
+        ];
         match poll(&mut list, timeout) {
             Ok(0) | Err(Errno::EINTR) => {}
-            Ok(_) => return Ok(()),
+            Ok(_) => {
+                let [spoke, signal] =
+                    list.map(|one| one.revents().is_some_and(|events| !events.is_empty()));
+                return if signal && !spoke {
+                    Err(NoAnswer::Interrupted)
+                } else {
+                    Ok(())
+                };
+            }
             Err(errno) => return Err(NoAnswer::Refused(errno_name(&errno.into()))),
         }
     }
@@ -155,7 +190,8 @@ mod tests {
         let (mut reads, writes) = std::io::pipe().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "exec 3<&0; sleep 600 & while :; do echo yes; done"]);
-        let flooded = ask_with(&mut command, Listen::Output, writes.into());
+        let nobody = SignalFd::new(&SigSet::empty()).unwrap();
+        let flooded = ask_with(&mut command, Listen::Output, writes.into(), &nobody);
         drop(command);
         assert_eq!(flooded.unwrap_err(), NoAnswer::TooLong);
         assert_eq!(reads.read(&mut [0]).unwrap(), 0);

@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::runtime::program::{Listen, ask};
 
@@ -93,6 +94,18 @@ impl Scratch {
     }
 }
 
+/// What could not be cleaned up, for people, until somebody says it.
+static LEFT: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn left() -> MutexGuard<'static, Vec<String>> {
+    LEFT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What could not be cleaned up since this was last asked.
+pub(crate) fn take_left() -> Vec<String> {
+    std::mem::take(&mut left())
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
         for command in &self.cleanup {
@@ -103,7 +116,14 @@ impl Drop for Scratch {
             command.args(arguments).current_dir("/").env_clear();
             command.envs(self.environment.iter().map(|(name, value)| (name, value)));
             // Mostly there is nothing left, and that is its answer.
-            let _ = ask(&mut command, Listen::Output);
+            if let Err(error) = ask(&mut command, Listen::Output) {
+                let program = program.display();
+                let what = format!(
+                    "the cleanup {program} of {} gives {error}; what it should have removed may be left",
+                    self.name
+                );
+                left().push(what);
+            }
         }
         // Through a mount that is left there the host's own files would be removed.
         let mounts = std::fs::read_to_string("/proc/self/mountinfo");

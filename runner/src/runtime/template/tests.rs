@@ -227,6 +227,13 @@ fn what_is_made_for_a_launch_goes_after_it() {
     let fails = vec![OsString::from("/no/such/program")];
     scratch.arm(vec![fails, command], Vec::new());
     drop(scratch);
+    let left = scratch::take_left();
+    assert!(
+        left.iter()
+            .any(|it| it
+                .contains("/no/such/program of tmp.containment-0707070707070707 gives ENOENT")),
+        "{left:?}"
+    );
     assert!(mark.exists(), "run before the folder goes");
     assert!(!folder.exists());
 }
