@@ -562,11 +562,15 @@ pub(super) fn bare(plan: &Plan, program: ProgramSpec) -> Spec {
     }
 }
 
+/// Variables as execve(2) takes them.
+pub(super) fn as_words(environment: &[(std::ffi::OsString, std::ffi::OsString)]) -> Vec<Vec<u8>> {
+    let all = environment.iter();
+    all.map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat())
+        .collect()
+}
+
 /// What pid 1 is to run.
 pub(super) fn program(plan: &Plan) -> ProgramSpec {
-    let variable = |(name, value): &(std::ffi::OsString, std::ffi::OsString)| {
-        [name.as_bytes(), b"=", value.as_bytes()].concat()
-    };
     ProgramSpec {
         argv: plan
             .job
@@ -574,7 +578,7 @@ pub(super) fn program(plan: &Plan) -> ProgramSpec {
             .iter()
             .map(|argument| argument.as_bytes().to_vec())
             .collect(),
-        environment: plan.environment.iter().map(variable).collect(),
+        environment: as_words(&plan.environment),
         cwd: plan.cwd.clone(),
     }
 }

@@ -578,13 +578,21 @@ impl Runtime for Template {
             argv: command.iter().map(|word| word.clone().into_vec()).collect(),
             ..launch::program(plan)
         };
+        let mut environment = plan.environment.clone();
+        if way.is_clear() && way.has_program() && way.uses("value") {
+            // The workload's variables go in by a file; none of them (LD_PRELOAD, PATH) is to act on the launcher.
+            environment = std::env::var_os("PATH")
+                .map(|path| vec![("PATH".into(), path)])
+                .unwrap_or_default();
+            program.environment = launch::as_words(&environment);
+        }
         if way.shows_folders() {
             // Where the workload starts is no folder of the launcher's.
             program.cwd = plan.job.caller_cwd.clone().unwrap_or_else(|| "/".into());
         }
         let spec = launch::bare(plan, program);
         let mut begun = begun?;
-        scratch.arm(cleanup, plan.environment.clone());
+        scratch.arm(cleanup, environment);
         let init = launch::build(
             &mut begun,
             &spec,

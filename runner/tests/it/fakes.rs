@@ -589,3 +589,35 @@ fn a_cleanup_that_does_not_end_is_ended_by_who_has_enough_and_said() {
         ran.err
     );
 }
+
+#[test]
+fn the_policys_variables_do_not_act_on_a_launcher_that_hands_them_on_by_a_file() {
+    let world = World::new();
+    let policy = world.policy(|policy| {
+        policy["enforcement"] = serde_json::json!({ "mode": "best-effort" });
+        policy["process"]["environment"]["OF_POLICY"] = "its value".into();
+    });
+    let script = "echo \"[$OF_POLICY]\"; grep OF_ \"$1/variables\" || true";
+    for (files, expected) in [
+        (
+            serde_json::json!({ "variables": ["{variable}={value}"] }),
+            "[]\nOF_POLICY=its value\n",
+        ),
+        // By name alone a launcher takes the value from what it has itself.
+        (
+            serde_json::json!({ "variables": ["{variable}"] }),
+            "[its value]\nOF_POLICY\n",
+        ),
+    ] {
+        let text = serde_json::json!({
+            "id": "box", "declares": [], "command": ["sh", "-c", script, "sh", "{scratch}", "{program}"], "files": files,
+        });
+        let runtime = world.file("box.json", &text.to_string());
+        let flags = format!(
+            "--allow-native --runtime {} -P {}",
+            runtime.display(),
+            policy.display()
+        );
+        assert_eq!(world.exec(&flags, &["true"]).ended(0).out, expected);
+    }
+}
