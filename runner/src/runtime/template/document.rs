@@ -277,7 +277,8 @@ impl Document {
         }
         for name in &self.calibration {
             if ledger::facts::policy::syscalls::lookup(name).is_none() {
-                return wrong("calibration", format!("no system call is named {name:?}"));
+                let what = format!("found {name:?}, expected the name of a system call");
+                return wrong("calibration", what);
             }
         }
         let way = Way {
@@ -314,10 +315,11 @@ fn check_id(id: &str) -> Result<(), Wrong> {
         .is_some_and(|byte| byte.is_ascii_lowercase());
     if !begins || id.len() > 64 || !id.bytes().all(is_name) {
         let expected = "expected a letter, then letters, digits and `-`, all small, at most 64";
-        return wrong("id", format!("{id:?}; {expected}"));
+        return wrong("id", format!("found {id:?}, {expected}"));
     }
     if TAKEN.contains(&id) {
-        return wrong("id", format!("{id:?} is a runtime that is built in"));
+        let what = format!("found {id:?}, a runtime that is built in; expected another name");
+        return wrong("id", what);
     }
     Ok(())
 }
@@ -326,8 +328,9 @@ fn check_version(version: Option<&str>, command: Option<&[String]>) -> Result<()
     let is_good = |version: &str| {
         !version.is_empty() && version.len() <= 64 && !version.chars().any(char::is_control)
     };
-    if version.is_some_and(|version| !is_good(version)) {
-        return wrong("version", "expected 1 to 64 printable characters");
+    if let Some(version) = version.filter(|version| !is_good(version)) {
+        let what = format!("found {version:?}, expected 1 to 64 printable characters");
+        return wrong("version", what);
     }
     if let Some(version) = version {
         check_plain("version", version)?;
@@ -353,7 +356,8 @@ fn check_version(version: Option<&str>, command: Option<&[String]>) -> Result<()
     }
     let is_empty = command.first().is_none_or(String::is_empty);
     if is_empty || command.iter().any(|word| word.contains('\0')) {
-        return wrong("versionCommand", "expected a program and its arguments");
+        let what = format!("found {command:?}, expected a program and its arguments");
+        return wrong("versionCommand", what);
     }
     Ok(())
 }
@@ -365,7 +369,8 @@ fn claims(entries: Vec<DeclaresEntry>) -> Result<BTreeMap<Control, Claim>, Wrong
         let texts = [Some(&entry.mechanism), entry.value.as_ref()];
         for text in texts.into_iter().flatten() {
             if text.is_empty() || text.len() > MAX_TEXT || text.chars().any(char::is_control) {
-                return wrong(&field, "expected 1 to 200 printable characters");
+                let what = format!("found {text:?}, expected 1 to 200 printable characters");
+                return wrong(&field, what);
             }
         }
         check_plain(&field, &entry.mechanism)?;
@@ -381,7 +386,8 @@ fn claims(entries: Vec<DeclaresEntry>) -> Result<BTreeMap<Control, Claim>, Wrong
             value: entry.value,
         };
         if declares.insert(entry.control, claim).is_some() {
-            return wrong("declares", format!("{} stands there twice", entry.control));
+            let what = format!("found {} twice, expected it once", entry.control);
+            return wrong("declares", what);
         }
     }
     Ok(declares)
@@ -397,7 +403,9 @@ fn check_words<'a>(field: &str, all: impl IntoIterator<Item = &'a str>) -> Resul
 fn check_command(field: &str, command: &[String]) -> Result<(), Wrong> {
     let is_none = |first: &String| first.is_empty() || first == "{arguments}";
     if command.first().is_none_or(is_none) {
-        return wrong(field, "expected a program as its first word");
+        let found = command.first().map_or("none", String::as_str);
+        let what = format!("found {found:?}, expected a program as its first word");
+        return wrong(field, what);
     }
     for word in command {
         if words::placeholders(word).any(|name| name == "value") {
@@ -481,7 +489,8 @@ fn check_flags(
         };
         match &flag.at {
             Some(_) if !flag.words.is_empty() => {
-                return wrong(&field, "expected `words` or `at`, not both");
+                let what = "found `words` and `at`, expected one of them";
+                return wrong(&field, what);
             }
             Some(at) => {
                 let mut files = way.files.clone();
@@ -493,14 +502,20 @@ fn check_flags(
             }
         }
         if flag.why.trim().is_empty() {
-            return wrong(&field, "expected a reason in `why`");
+            return wrong(&field, "found nothing in `why`, expected a reason");
         }
         if (flag.reason == FlagReason::Control) == flag.controls.is_empty() {
-            let expected = "expected `controls` exactly where the reason is `control`";
-            return wrong(&field, expected);
+            let (found, expected) = if flag.controls.is_empty() {
+                ("no `controls`", "those that it applies")
+            } else {
+                ("`controls`", "none where the reason is not `control`")
+            };
+            return wrong(&field, format!("found {found}, expected {expected}"));
         }
         if let Some(control) = flag.controls.iter().find(|one| !declares.contains_key(one)) {
-            return wrong(&field, format!("{control} stands not in `declares`"));
+            let what =
+                format!("found {control}, which stands not in `declares`; expected one that does");
+            return wrong(&field, what);
         }
     }
     let options = way.command.iter().take_while(|word| *word != "--");
@@ -509,9 +524,10 @@ fn check_flags(
         is_option && !reasoned.contains(at)
     });
     match options {
-        Some((_, word)) if !flags.is_empty() => {
-            wrong("flags", format!("no reason is given for {word}"))
-        }
+        Some((_, word)) if !flags.is_empty() => wrong(
+            "flags",
+            format!("found none for {word}, expected a reason for each option"),
+        ),
         _ => Ok(()),
     }
 }
@@ -519,7 +535,7 @@ fn check_flags(
 /// Where these words stand one after the other: exactly once.
 fn find(command: &[String], sought: &[String]) -> Result<usize, String> {
     if sought.is_empty() {
-        return Err("expected words of the command".to_owned());
+        return Err("found no words, expected some of the command".to_owned());
     }
     let mut found = command
         .windows(sought.len())
@@ -538,11 +554,11 @@ fn place<'f>(files: &'f mut BTreeMap<String, Value>, at: &str) -> Result<&'f mut
     let expected = "expected FILE#/PLACE, a place in a file of `files`";
     let (file, pointer) = at
         .split_once('#')
-        .ok_or_else(|| format!("{at:?}; {expected}"))?;
+        .ok_or_else(|| format!("found {at:?}, {expected}"))?;
     let found = files
         .get_mut(file)
         .and_then(|file| file.pointer_mut(pointer));
-    found.ok_or_else(|| format!("{at:?} is not there; {expected}"))
+    found.ok_or_else(|| format!("found {at:?}, which is not there; {expected}"))
 }
 
 impl Way {
@@ -554,7 +570,8 @@ impl Way {
             && entry.replace.is_empty()
             && entry.remove.is_empty();
         if nothing {
-            let expected = "expected `command`, `environment`, `replace` or `remove`";
+            let expected =
+                "found nothing, expected `command`, `environment`, `replace` or `remove`";
             return wrong(&field, expected);
         }
         let mut other = self.clone();

@@ -438,7 +438,7 @@ fn what_cannot_be_is_refused() {
         ),
         (
             r#"{"id":"a","declares":[],"command":["x","--y","--z","{program}"],"flags":[{"words":["--y"],"reason":"output-only","why":"w"}]}"#,
-            "no reason is given for --z",
+            "found none for --z",
         ),
         (
             r#"{"id":"a","declares":[],"command":["x","--y","{program}"],"flags":[{"words":["--y"],"reason":"output-only","why":" "}]}"#,
@@ -450,7 +450,7 @@ fn what_cannot_be_is_refused() {
         ),
         (
             r#"{"id":"a","declares":[],"command":["x","--y","{program}"],"flags":[{"words":["--y"],"reason":"control","controls":["network"],"why":"w"}]}"#,
-            "network stands not",
+            "found network, which stands not",
         ),
         (
             r#"{"id":"a","declares":[],"command":["x","{program}"],"flags":[{"at":"a.json#/b","reason":"output-only","why":"w"}]}"#,
