@@ -350,7 +350,7 @@ fn the_program_that_is_asked_is_the_one_that_is_launched() {
     let asked = script(&world, "callers", "box", &sandbox("1.0"));
     let other = script(&world, "policys", "box", &sandbox("2.0"));
     let path = |program: &Path| format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
-    world = world.with("PATH", &path(&asked));
+    world = world.with("PATH", path(&asked));
     let policy = world.policy(|policy| {
         policy["enforcement"] = serde_json::json!({ "mode": "best-effort" });
         policy["process"]["environment"]["PATH"] = path(&other).into();
