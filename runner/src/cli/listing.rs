@@ -131,7 +131,11 @@ fn lacks(template: &Template, allowed: bool) -> Option<String> {
         return template.is_missing().map(|why| why.to_string());
     }
     let why = template.lacks_program()?;
-    Some(format!("{} ({why})", Reason::RUNTIME_MISSING))
+    let needs = match template.needs() {
+        [] => String::new(),
+        needs => format!("; {} needs {}", template.id(), needs.join("; ")),
+    };
+    Some(format!("{} ({why}{needs})", Reason::RUNTIME_MISSING))
 }
 
 pub(super) fn policies(global: &Global, args: &PoliciesArgs) -> u8 {
