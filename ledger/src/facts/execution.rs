@@ -105,8 +105,24 @@ pub struct RuntimeUsed {
     /// How much of the runtime this host allowed (`full`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
-    /// The runtime's version.
+    /// The runtime's version; of a template also which document it is ([`RuntimeUsed::TEMPLATE`]).
     pub version: String,
+}
+
+impl RuntimeUsed {
+    /// What stands in the version of a template before the first 16 digits of its document's SHA-256: two documents of one
+    /// `id` are two runtimes.
+    pub const TEMPLATE: &'static str = "template:";
+
+    /// What tells it from others of the same `id` that another matrix is of: its tier, or the document of a template.
+    #[must_use]
+    pub fn kind(&self) -> Option<&str> {
+        let document = || {
+            let at = self.version.rfind(Self::TEMPLATE)?;
+            self.version.get(at..)
+        };
+        self.tier.as_deref().or_else(document)
+    }
 }
 
 /// What was to run.

@@ -199,6 +199,7 @@ impl ExecArgs {
             evidence,
             ablate: self.ablate()?,
             caller_terminal: None,
+            measured: false,
         })
     }
 
@@ -232,6 +233,12 @@ impl ExecArgs {
 
     /// Whoever asks for a file to be shown, or shown read-only, by a runtime that shows none is told so.
     fn refuse_what_is_not_shown(&self, runtime: &dyn Runtime) -> Result<(), CommandLineError> {
+        if let Some(folder) = self.cwd.as_ref().filter(|_| !runtime.starts_where_asked()) {
+            return Err(CommandLineError::Folder {
+                folder: folder.clone(),
+                runtime: runtime.id().to_owned(),
+            });
+        }
         if runtime.shows_workload() {
             return Ok(());
         }

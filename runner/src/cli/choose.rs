@@ -47,13 +47,14 @@ pub(super) fn choose_runtime(
     if name == "native" && !allowed {
         return Err(CommandLineError::Native);
     }
-    if let Some(runtime) = crate::runtime::all()
-        .into_iter()
-        .find(|runtime| runtime.id() == name)
-    {
+    let all = crate::runtime::all();
+    let mut names: Vec<String> = vec!["auto".to_owned()];
+    names.extend(all.iter().map(|runtime| runtime.id().to_owned()));
+    if let Some(runtime) = all.into_iter().find(|runtime| runtime.id() == name) {
         return Ok(runtime);
     }
     Err(CommandLineError::Runtime(format!(
-        "there is no runtime {name:?}"
+        "there is no runtime {name:?}; expected {}, or the file of a template, such as examples/runtimes/firejail.json",
+        names.join(", ")
     )))
 }

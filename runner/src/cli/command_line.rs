@@ -36,6 +36,15 @@ pub(super) enum CommandLineError {
     #[error(transparent)]
     #[diagnostic(code(runner::exec::contradiction))]
     Changes(#[from] ApplyChangesError),
+    /// A folder to start in that the runtime cannot be told.
+    #[error("-C {folder}: the template {runtime} has no {{workdir}}, and so no way to start there", folder = folder.display())]
+    #[diagnostic(code(runner::exec::folder))]
+    Folder {
+        /// What was given.
+        folder: PathBuf,
+        /// The runtime.
+        runtime: String,
+    },
     /// A flag's value.
     #[error("--{flag} {value:?}: {why}")]
     #[diagnostic(code(runner::exec::value))]

@@ -131,6 +131,7 @@ fn plan_to_try() -> Option<Plan> {
         evidence: Vec::new(),
         ablate: None,
         caller_terminal: None,
+        measured: false,
     };
     plan::compile(policy, job, &Bwrap::default()).ok()
 }

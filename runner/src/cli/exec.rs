@@ -9,6 +9,7 @@ use super::events::Events;
 use super::status::status;
 use super::{FAILED, Global, ledger as ledgers, report};
 use crate::run::{Event, Ledger, Observer, Request, Stdin, execute};
+use crate::runtime::template::scratch::take_left;
 
 mod told;
 
@@ -88,7 +89,11 @@ fn prepare_and_run(global: &Global, args: &ExecArgs) -> Result<u8, Failure> {
         quiet: global.quiet,
         events: events.as_mut(),
     };
-    let finished = execute(request, &mut ledger, &mut watcher).map_err(Failure::Run)?;
+    let finished = execute(request, &mut ledger, &mut watcher);
+    for what in take_left() {
+        report::warning_line(&what);
+    }
+    let finished = finished.map_err(Failure::Run)?;
     let store = ledger
         .store()
         .map_err(|error| Failure::Ledger(error.into()))?;

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use ledger::bytes::text::clean;
 use ledger::facts::control::Control;
 use ledger::facts::policy::{CATALOGUE, Catalogued};
 
+use super::choose::native_is_allowed;
 use super::{FAILED, Global, NEGATIVE, USAGE, report};
-use crate::plan::Runtime as _;
+use crate::plan::{Reason, Runtime as _};
 use crate::runtime::template::Template;
 
 /// What `policies` takes.
@@ -23,6 +25,9 @@ pub(super) struct RuntimesArgs {
     /// Runtime templates to show as well
     #[arg(value_name = "FILE")]
     templates: Vec<PathBuf>,
+    /// Ask the programs of templates for their versions, which starts them as the caller
+    #[arg(long)]
+    allow_native: bool,
 }
 
 pub(super) fn runtimes(global: &Global, args: &RuntimesArgs) -> u8 {
@@ -36,6 +41,7 @@ pub(super) fn runtimes(global: &Global, args: &RuntimesArgs) -> u8 {
             }
         }
     }
+    let allowed = args.allow_native || native_is_allowed();
     let all = crate::runtime::all();
     if global.is_json() {
         let here = all.iter().map(|runtime| {
@@ -52,13 +58,24 @@ pub(super) fn runtimes(global: &Global, args: &RuntimesArgs) -> u8 {
             row
         });
         let described = templates.iter().map(|template| {
-            serde_json::json!({
+            let missing = lacks(template, allowed);
+            let mut row = serde_json::json!({
                 "id": template.id(),
-                "version": template.version(),
-                "available": true,
+                "available": missing.is_none(),
                 "isolates": false,
                 "declares": template.declares().collect::<Vec<_>>(),
-            })
+                "needs": template.needs(),
+            });
+            match missing {
+                Some(why) => row["reason"] = why.into(),
+                None if allowed => row["version"] = template.version().into(),
+                None => {
+                    if let Some(version) = template.version_unasked() {
+                        row["version"] = version.into();
+                    }
+                }
+            }
+            row
         });
         report::print_json(&here.chain(described).collect::<Vec<_>>());
         return 0;
@@ -86,14 +103,39 @@ pub(super) fn runtimes(global: &Global, args: &RuntimesArgs) -> u8 {
         } else {
             declared.join(", ")
         };
+        let id = template.id();
+        if let Some(why) = lacks(template, allowed) {
+            text.push_str(&format!("{id:<10} -        not available: {why}\n"));
+            continue;
+        }
+        let version = if allowed {
+            Some(template.version())
+        } else {
+            template.version_unasked()
+        };
+        let version = version.as_deref().unwrap_or("not asked");
         text.push_str(&format!(
-            "{:<10} {:<8} a template; needs --allow-native; says that it controls {declared}\n",
-            template.id(),
-            template.version()
+            "{id:<10} {version:<8} a template; needs --allow-native; says that it controls {declared}\n"
         ));
+        for need in template.needs() {
+            text.push_str(&format!("{:<10} {:<8} needs {}\n", "", "", clean(need)));
+        }
     }
     report::print(&text);
     0
+}
+
+/// Why nothing of a template runs here. Its program is started only where that is allowed.
+fn lacks(template: &Template, allowed: bool) -> Option<String> {
+    if allowed {
+        return template.is_missing().map(|why| why.to_string());
+    }
+    let why = template.lacks_program()?;
+    let needs = match template.needs() {
+        [] => String::new(),
+        needs => format!("; {} needs {}", template.id(), needs.join("; ")),
+    };
+    Some(format!("{} ({why}{needs})", Reason::RUNTIME_MISSING))
 }
 
 pub(super) fn policies(global: &Global, args: &PoliciesArgs) -> u8 {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::{ArgAction, Args};
 use ledger::bytes::hash::Hash;
+use ledger::bytes::text::clean;
 use ledger::facts::execution::PolicyRef;
 use ledger::facts::matrix::table::{Table, Tone};
 use ledger::facts::matrix::{Cell, CellVerdict};
@@ -29,6 +30,7 @@ use crate::measure::record::{RecordMatrixError, keep_suite, record};
 use crate::measure::suite::{Loaded, own, third_party};
 use crate::plan::Runtime;
 use crate::run::{Ledger, Stop};
+use crate::runtime::template::scratch::take_left;
 
 mod error;
 mod program;
@@ -201,10 +203,14 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
         let show = &mut |progress: &Progress<'_>| line.show(progress);
         let one = bench.measure(runtime.as_ref(), &host, &mut ledger, more, show);
         line.clear();
+        for what in take_left() {
+            report::warning_line(&what);
+        }
         let Measured {
             cells,
             rows,
-            runtime,
+            runtime: started,
+            said,
         } = match (one, interrupts.signal()) {
             (Err(ArmError::Stopped { done, all }), Some(signal)) => {
                 return Err(MatrixError::Interrupted {
@@ -218,7 +224,14 @@ fn measure(global: &Global, args: &MatrixArgs) -> Result<u8, MatrixError> {
         };
         measured.cells.extend(cells);
         measured.rows.extend(rows);
-        used.extend(runtime);
+        used.extend(started);
+        if let Some(said) = said {
+            report::notice_line(&format!(
+                "{}: a probe printed nothing; the last on standard error was: {}",
+                runtime.id(),
+                clean(&said)
+            ));
+        }
     }
     drop(interrupts);
     let cells = measured.cells.clone();

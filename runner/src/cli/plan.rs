@@ -209,7 +209,9 @@ fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: Option<Option<Second>>
     } else {
         text.push_str(&format!("{starts} {}\n", plan.cwd.display()));
     }
-    if *would == Would::FailToLaunch {
+    if let (Would::FailToLaunch, Some(why)) = (would, runtime.is_missing()) {
+        text.push_str(&format!("exec could not launch (125): {why}\n"));
+    } else if *would == Would::FailToLaunch {
         text.push_str(
             "exec could not launch (125); `runner doctor` says what on this host stands in the way\n",
         );

@@ -41,12 +41,15 @@ pub(super) fn would(runtime: &dyn Runtime, plan: &mut Plan) -> Would {
     match runtime.try_here(plan) {
         _ if runtime.is_missing().is_some() && !refused_before => Would::FailToLaunch,
         Err(LaunchError::Mechanism { lost, .. }) => give_up(plan, lost, refused_before, true),
+        // Whatever the policy requires: exec refuses it, too.
         Err(LaunchError::Refused { control, why, what }) => {
             let why = Why {
                 detail: Some(what),
                 ..why
             };
-            give_up(plan, BTreeMap::from([(control, why)]), refused_before, true)
+            plan.intended.remove(&control);
+            plan.cannot.insert(control, why);
+            Would::Refuse
         }
         Err(_) => Would::FailToLaunch,
         Ok(()) => {

@@ -1,5 +1,6 @@
 //! `runner validate`: check policies, suites and runtime templates, each by itself and against what this runner has.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -102,21 +103,22 @@ pub(super) fn run(global: &Global, args: &ValidateArgs) -> u8 {
     if good { 0 } else { NEGATIVE }
 }
 
-/// A suite by its name or its `probes`, a template by its `command`, else a policy.
+/// A suite by its name or its `probes`, a template by its `command` or its `declares`, else a policy. Of what is no JSON the same
+/// words tell.
 fn document(global: &Global, path: PathBuf, text: &[u8]) -> Checked {
-    #[derive(Deserialize)]
-    struct Top {
-        #[serde(default)]
-        probes: Option<IgnoredAny>,
-        #[serde(default)]
-        command: Option<IgnoredAny>,
-    }
-    let top = serde_json::from_slice::<Top>(text).ok();
-    let has = |field: fn(&Top) -> bool| top.as_ref().is_some_and(field);
+    let top = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(text).ok();
+    let has = |field: &str| match &top {
+        Some(top) => top.contains_key(field),
+        None => {
+            let quoted = format!("\"{field}\"");
+            let mut places = text.windows(quoted.len());
+            places.any(|place| place == quoted.as_bytes())
+        }
+    };
     let named = path.file_name().is_some_and(|name| name == "suite.json");
-    if named || has(|top| top.probes.is_some()) {
+    if named || has("probes") {
         suite(path, text)
-    } else if has(|top| top.command.is_some()) {
+    } else if has("command") || has("declares") {
         template(path, text)
     } else {
         policy(global, path, text)

@@ -240,6 +240,7 @@ impl Bench<'_> {
             evidence: Vec::new(),
             ablate: left_out,
             caller_terminal: terminal,
+            measured: true,
         };
         let mut observe = |printed: &Printed<'_>| match planted.take() {
             Some(planted) => planted.observe(

@@ -11,7 +11,7 @@ use ledger::facts::suite::{Arm, Check, Probe};
 use super::arms::{ArmError, ArmRecord, Bench};
 use super::lanes::{OpenMore, Progress, units};
 use crate::plan::Runtime;
-use crate::run::Ledger;
+use crate::run::{Ledger, STDERR};
 
 /// What came of one runtime.
 #[derive(Debug, Default)]
@@ -22,6 +22,9 @@ pub struct Measured {
     pub rows: Vec<Row>,
     /// The runtime as the first run of the arm `run` was started.
     pub runtime: Option<RuntimeUsed>,
+    /// The last that was said on standard error by the first run of the arm `run` that printed nothing else: mostly by
+    /// what should have started the probe.
+    pub said: Option<String>,
 }
 
 impl Bench<'_> {
@@ -60,6 +63,11 @@ impl Bench<'_> {
                 measured.rows.push(row);
             }
             let [_, _, run] = records;
+            if let (None, Some(run)) = (&measured.said, &run)
+                && let [line] = run.probed.lines.as_slice()
+            {
+                measured.said = line.strip_prefix(STDERR).map(str::to_owned);
+            }
             let used = run.map(|run| run.probed.runtime);
             measured.runtime = measured.runtime.take().or(used);
         }

@@ -41,6 +41,8 @@ pub struct Job {
     /// A terminal that whoever launches the workload is to have as its controlling one, for a measurement that must show that
     /// the workload does not get it. `None` for everything else: then that is the runner's own, if it has one.
     pub caller_terminal: Option<Arc<OwnedFd>>,
+    /// It is a probe of a measurement.
+    pub measured: bool,
 }
 
 impl Job {

@@ -120,6 +120,11 @@ pub trait Runtime: Sync {
         true
     }
 
+    /// Whether a workload starts in the folder that is asked for (`-C`); one that has no way to say so refuses the question.
+    fn starts_where_asked(&self) -> bool {
+        true
+    }
+
     /// How much of it this host allows, found by trying, where there is more and less of it.
     fn tier(&self) -> Option<&'static str> {
         None

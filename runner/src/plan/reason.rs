@@ -32,6 +32,7 @@ reasons! {
     CANNOT_SHOW "cannot-show" "this runtime has no way to show a folder, file or secret as it is to be shown",
     SOCKETS_SHARED "sockets-shared" "unix sockets of the host can be connected to by their paths",
     NOT_IN_TEMPLATE "not-in-template" "the runtime template does not declare it",
+    POLICY_ASKS_MORE "policy-asks-more" "the policy asks for something here that the runtime template has no placeholder for",
     NO_RESOURCE_GROUPS "no-resource-groups" "no control groups with this controller are mounted here",
     RESOURCE_GROUPS_NOT_WRITABLE "resource-groups-not-writable" "this host has control groups, and nobody lets this user make any",
     LIMITS_IN_REACH "limits-in-reach" "the workload, which may make sandboxes, could write to the limits: its control groups belong to its user",

@@ -67,6 +67,9 @@ pub struct Probed {
     pub runtime: RuntimeUsed,
 }
 
+/// Begins the one line that is kept of a probe that printed none: the last of its standard error.
+pub const STDERR: &str = "stderr: ";
+
 /// What a probe printed, line by line; without any line, the last one of its standard error.
 pub(super) fn lines(stdout: &[u8], stderr: &[u8]) -> Vec<String> {
     let whole = |bytes: &'_ [u8]| -> Vec<String> {
@@ -87,7 +90,7 @@ pub(super) fn lines(stdout: &[u8], stderr: &[u8]) -> Vec<String> {
     if all.is_empty() {
         let last = whole(stderr).pop();
         return last
-            .map(|line| format!("stderr: {line}"))
+            .map(|line| format!("{STDERR}{line}"))
             .into_iter()
             .collect();
     }

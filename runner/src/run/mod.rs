@@ -21,7 +21,7 @@ mod streams;
 mod supervise;
 mod violations;
 
-pub use measured::{Measure, Printed, Probed};
+pub use measured::{Measure, Printed, Probed, STDERR};
 pub use patience::{moment_in, write_until};
 pub use record::RecordError;
 pub use relay::Stdin;

@@ -36,7 +36,7 @@ const LEAVE_WITHIN_MS: u16 = 2_000;
 /// What it means that it takes longer.
 const LATE: &str = "pid 1 did not report in time";
 /// Signals that end a launch: there is no workload yet to pass them on to.
-const ENDING: [Signal; 4] = [
+pub(super) const ENDING: [Signal; 4] = [
     Signal::SIGTERM,
     Signal::SIGINT,
     Signal::SIGHUP,
@@ -593,11 +593,15 @@ pub(super) fn bare(plan: &Plan, program: ProgramSpec) -> Spec {
     }
 }
 
+/// Variables as execve(2) takes them.
+pub(super) fn as_words(environment: &[(std::ffi::OsString, std::ffi::OsString)]) -> Vec<Vec<u8>> {
+    let all = environment.iter();
+    all.map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat())
+        .collect()
+}
+
 /// What pid 1 is to run.
 pub(super) fn program(plan: &Plan) -> ProgramSpec {
-    let variable = |(name, value): &(std::ffi::OsString, std::ffi::OsString)| {
-        [name.as_bytes(), b"=", value.as_bytes()].concat()
-    };
     ProgramSpec {
         argv: plan
             .job
@@ -605,7 +609,7 @@ pub(super) fn program(plan: &Plan) -> ProgramSpec {
             .iter()
             .map(|argument| argument.as_bytes().to_vec())
             .collect(),
-        environment: plan.environment.iter().map(variable).collect(),
+        environment: as_words(&plan.environment),
         cwd: plan.cwd.clone(),
     }
 }

@@ -14,7 +14,10 @@
 //! command is started like a workload of `native`, in the caller's session and with the descriptors that the launcher leaves open.
 //! docs/runtimes.md describes each field.
 
+mod asked;
 mod document;
+mod program;
+mod read;
 pub(crate) mod scratch;
 mod words;
 
@@ -23,31 +26,30 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 use ledger::bytes::canon::escape_bytes;
 use ledger::bytes::key::random_bytes;
 use ledger::facts::control::Control;
-use ledger::facts::execution::NotExecuted;
+use ledger::facts::execution::{NotExecuted, RuntimeUsed};
 use ledger::facts::policy::Policy;
 
-use super::document::list_for_object;
 use super::launch;
-use super::program::{Listen, ask};
 use crate::init::wire::{ProgramReport, ProgramSpec};
 use crate::mechanism::identity::DEFAULT_INSIDE;
 use crate::mechanism::seccomp::Architecture;
 use crate::plan::{
     Answer, Begun, Effect, Intent, Job, Launch, LaunchError, Plan, Program, Reason, Runtime,
-    Streams, Tree, Why,
+    SYSTEM, Streams, Tree, Why,
 };
-use document::{Claim, Document, Environment, OBJECTS, Way};
+use asked::Asked;
+use document::{Claim, Environment, Way};
+pub use read::ReadTemplateError;
 use scratch::Scratch;
 use words::Values;
 
-/// Longest document, in bytes.
-const MAX_DOCUMENT: u64 = 256 << 10;
+/// Least CPU time of which there is a quota, in thousandths of a processor.
+const LEAST_CPU: u64 = 10;
 /// Stands for the workload's program.
 const PROGRAM: &str = "{program}";
 
@@ -55,8 +57,14 @@ const PROGRAM: &str = "{program}";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     id: String,
+    /// Which document it is, for records: the beginning of its hash.
+    document: String,
     version: String,
     version_command: Option<Vec<String>>,
+    /// What its program needs to start, for people.
+    needs: Vec<String>,
+    /// Where its program is, once it was looked for.
+    found: OnceLock<Result<PathBuf, String>>,
     /// What its program says of its version, once it was asked.
     said: OnceLock<Result<String, String>>,
     declares: BTreeMap<Control, Claim>,
@@ -67,117 +75,7 @@ pub struct Template {
     ablations: BTreeMap<Control, Way>,
 }
 
-/// Why a document describes no runtime.
-#[derive(Debug, thiserror::Error, miette::Diagnostic)]
-pub enum ReadTemplateError {
-    /// It cannot be read.
-    #[error("cannot read the runtime template {path}", path = path.display())]
-    #[diagnostic(code(runner::template::read))]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// It is too long.
-    #[error("{path} has more than {MAX_DOCUMENT} bytes, which no runtime template has", path = path.display())]
-    #[diagnostic(code(runner::template::too_long))]
-    TooLong {
-        /// The file.
-        path: PathBuf,
-    },
-    /// It is not the JSON that it should be.
-    #[error("{path}: {source}", path = path.display())]
-    #[diagnostic(
-        code(runner::template::form),
-        help("schema/runtime.schema.json says what a runtime template looks like")
-    )]
-    Form {
-        /// The file.
-        path: PathBuf,
-        /// Where and what.
-        source: serde_json::Error,
-    },
-    /// A field says something that cannot be.
-    #[error("{path}: {field}: {what}", path = path.display())]
-    #[diagnostic(
-        code(runner::template::field),
-        help("docs/runtimes.md describes each field")
-    )]
-    Field {
-        /// The file.
-        path: PathBuf,
-        /// The field.
-        field: String,
-        /// What was found and what was expected.
-        what: String,
-    },
-}
-
 impl Template {
-    /// Reads a document.
-    ///
-    /// # Errors
-    /// It cannot be read, or says something that cannot be.
-    pub fn load(path: &Path) -> Result<Self, ReadTemplateError> {
-        use std::io::Read as _;
-        let failed = |source| ReadTemplateError::Read {
-            path: path.to_owned(),
-            source,
-        };
-        let file = std::fs::File::open(path).map_err(failed)?;
-        let mut text = Vec::new();
-        file.take(MAX_DOCUMENT + 1)
-            .read_to_end(&mut text)
-            .map_err(failed)?;
-        if text.len() as u64 > MAX_DOCUMENT {
-            return Err(ReadTemplateError::TooLong {
-                path: path.to_owned(),
-            });
-        }
-        Self::parse(path, &text)
-    }
-
-    /// Reads the text of a document; `path` is for messages.
-    ///
-    /// # Errors
-    /// It says something that cannot be.
-    pub fn parse(path: &Path, text: &[u8]) -> Result<Self, ReadTemplateError> {
-        let lists = std::str::from_utf8(text)
-            .ok()
-            .and_then(|text| list_for_object(text, &OBJECTS));
-        if lists.is_some() {
-            return Err(ReadTemplateError::Form {
-                path: path.to_owned(),
-                source: serde::de::Error::custom("found a list, expected an object"),
-            });
-        }
-        let document: Document =
-            serde_json::from_slice(text).map_err(|source| ReadTemplateError::Form {
-                path: path.to_owned(),
-                source,
-            })?;
-        let sound = document
-            .check()
-            .map_err(|(field, what)| ReadTemplateError::Field {
-                path: path.to_owned(),
-                field,
-                what,
-            })?;
-        Ok(Self {
-            id: sound.id,
-            version: sound.version.unwrap_or_else(|| "0".to_owned()),
-            version_command: sound.version_command,
-            said: OnceLock::new(),
-            declares: sound.declares,
-            way: sound.way,
-            folders: sound.folders,
-            cleanup: sound.cleanup,
-            calibration: sound.calibration,
-            ablations: sound.ablations,
-        })
-    }
-
     /// What it is said to do.
     pub fn declares(&self) -> impl Iterator<Item = Control> + '_ {
         self.declares.keys().copied()
@@ -191,10 +89,57 @@ impl Template {
         }
     }
 
+    /// What its program needs to start, in words of the document.
+    #[must_use]
+    pub fn needs(&self) -> &[String] {
+        &self.needs
+    }
+
+    /// Its version in records where no program is to be asked; `None` where the document says that one is.
+    #[must_use]
+    pub fn version_unasked(&self) -> Option<String> {
+        let is_said = self.version_command.is_none();
+        is_said.then(|| self.named(&self.version))
+    }
+
+    /// Why its program cannot be started, found without starting anything.
+    #[must_use]
+    pub fn lacks_program(&self) -> Option<String> {
+        self.program()?.as_ref().err().cloned()
+    }
+
+    /// A version as records have it.
+    fn named(&self, version: &str) -> String {
+        format!("{version} {}{}", RuntimeUsed::TEMPLATE, self.document)
+    }
+
+    /// The file of its program; `None` where it has none of its own, or where only a launch knows its name.
+    fn program(&self) -> Option<&Result<PathBuf, String>> {
+        let first = self.way.command.first()?;
+        let is_known = self.way.has_program() && words::placeholders(first).next().is_none();
+        is_known.then(|| self.found.get_or_init(|| program::resolve(first.as_ref())))
+    }
+
     /// What its program says of its version; `None` where the document has no command for that.
     fn said(&self) -> Option<&Result<String, String>> {
-        let command = self.version_command.as_ref()?;
-        Some(self.said.get_or_init(|| ask_version(command)))
+        let (_, arguments) = self.version_command.as_ref()?.split_first()?;
+        let path = self.program()?;
+        Some(self.said.get_or_init(|| {
+            let path = path.as_ref().map_err(Clone::clone)?;
+            program::ask_version(path, arguments, self.way.is_clear())
+        }))
+    }
+
+    /// A word that is executed, as the file that it names.
+    fn executed(&self, mut words: Vec<OsString>) -> Result<Vec<OsString>, String> {
+        if let Some(first) = words.first_mut() {
+            let known = self.way.command.first().zip(self.program());
+            *first = match known.filter(|(word, _)| first == word.as_str()) {
+                Some((_, found)) => found.clone()?.into_os_string(),
+                None => program::resolve(first)?.into_os_string(),
+            };
+        }
+        Ok(words)
     }
 
     /// What the words of the document stand for under a policy; what a launch alone knows is missing.
@@ -208,10 +153,16 @@ impl Template {
             }
         };
         let number = |value: Option<ledger::bytes::canon::U53>| value.map(|value| value.value());
-        let cpu = number(resources.cpu_millis);
+        // The kernel takes no quota below 1 ms of each 100.
+        let cpu = number(resources.cpu_millis).filter(|millis| *millis >= LEAST_CPU);
+        let exactly = |value: Option<u64>, unit: u64| {
+            value
+                .filter(|value| value % unit == 0)
+                .map(|value| value / unit)
+        };
         let memory = number(resources.memory_mb).map(mebibytes);
         let disk = number(policy.filesystem.max_workspace_mb).map(mebibytes);
-        let seconds = number(resources.timeout_ms).map(|millis| millis.div_ceil(1_000));
+        let seconds = exactly(number(resources.timeout_ms), 1_000);
         let text = |value: Option<u64>| value.map(|value| value.to_string());
         set("memory", text(memory));
         set("processes", text(number(resources.processes)));
@@ -219,7 +170,7 @@ impl Template {
             "cpus",
             cpu.map(|millis| format!("{}.{:03}", millis / 1_000, millis % 1_000)),
         );
-        set("cpu-percent", text(cpu.map(|millis| millis.div_ceil(10))));
+        set("cpu-percent", text(exactly(cpu, 10)));
         // Of each 100 ms, in microseconds.
         set(
             "cpu-quota",
@@ -247,7 +198,10 @@ impl Template {
         if let Some((program, arguments)) = plan.job.argv.split_first() {
             values.add("program", [program.as_bytes()]);
             let path = Path::new(program);
-            if let Some(folder) = path.parent().filter(|_| path.is_absolute()) {
+            // The system's are there for every program.
+            let is_own =
+                path.is_absolute() && !SYSTEM.iter().any(|system| path.starts_with(system));
+            if let Some(folder) = path.parent().filter(|_| is_own) {
                 values.set("program-folder", folder.as_os_str().as_bytes());
             }
             for argument in arguments {
@@ -310,48 +264,27 @@ impl Template {
             .make()
             .map_err(|error| failed("the folder", &error))?;
         for name in &self.folders {
-            scratch.folder(name).map_err(|error| failed(name, &error))?;
+            for (of, place) in values.filled(name) {
+                let place = Path::new(OsStr::from_bytes(&place));
+                // What is to be shown there may be a file.
+                let source = of.and_then(|(_, row)| row.first());
+                let is_file = source.is_some_and(|it| Path::new(OsStr::from_bytes(it)).is_file());
+                let made = if is_file {
+                    scratch.file(place, b"")
+                } else {
+                    scratch.folder(place)
+                };
+                made.map_err(|error| failed(name, &error))?;
+            }
         }
         for (name, content) in &way.files {
             let content = values.file(content).map_err(|error| failed(name, &error))?;
             scratch
-                .file(name, &content)
+                .file(Path::new(name), &content)
                 .map_err(|error| failed(name, &error))?;
         }
         Ok(())
     }
-}
-
-/// Asks a program for its version: the first word of what it prints that begins with digits and a dot.
-fn ask_version(command: &[String]) -> Result<String, String> {
-    let shown = command.join(" ");
-    let Some((program, arguments)) = command.split_first() else {
-        return Err("no command".to_owned());
-    };
-    let mut asked = Command::new(program);
-    asked.args(arguments).env_clear();
-    asked.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    let said = match ask(&mut asked, Listen::Output) {
-        Ok((status, said)) if status.success() => said,
-        Ok((status, _)) => return Err(format!("`{shown}` fails ({status})")),
-        Err(error) => return Err(format!("`{shown}` gives {error}")),
-    };
-    version_in(&said).ok_or_else(|| format!("`{shown}` names no version"))
-}
-
-fn version_in(said: &str) -> Option<String> {
-    let is_of_one = |letter: char| letter.is_ascii_alphanumeric() || ".-+~".contains(letter);
-    let words = said.split(|letter: char| !is_of_one(letter));
-    let mut words = words.map(|word| word.trim_end_matches(['.', '-']));
-    let found = words.find(|word| {
-        let mut parts = word.split('.');
-        let is_number = |part: &str| part.bytes().next().is_some_and(|it| it.is_ascii_digit());
-        let first = parts
-            .next()
-            .is_some_and(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
-        first && parts.next().is_some_and(is_number) && word.len() <= 64
-    });
-    found.map(str::to_owned)
 }
 
 impl Way {
@@ -381,20 +314,41 @@ impl Runtime for Template {
         self.way.shows_folders()
     }
 
+    /// What a launcher makes of the folder that it is started in is its own matter.
+    fn starts_where_asked(&self) -> bool {
+        self.way.uses("workdir") || !self.way.has_program()
+    }
+
     fn version(&self) -> String {
-        match self.said() {
-            None => self.version.clone(),
-            Some(Ok(version)) => version.clone(),
-            Some(Err(_)) => "none".to_owned(),
-        }
+        let version = match self.said() {
+            None => &self.version,
+            Some(Ok(version)) => version,
+            Some(Err(_)) => "none",
+        };
+        self.named(version)
     }
 
     fn is_missing(&self) -> Option<Why> {
-        let why = self.said()?.as_ref().err()?;
+        let why = match self.program() {
+            Some(Err(why)) => why,
+            _ => self.said()?.as_ref().err()?,
+        };
+        let needs = match self.needs.as_slice() {
+            [] => String::new(),
+            needs => format!("; {} needs {}", self.id, needs.join("; ")),
+        };
         Some(Why {
             reason: Reason::RUNTIME_MISSING,
-            detail: Some(why.clone()),
+            detail: Some(format!("{why}{needs}")),
         })
+    }
+
+    /// What a launch would refuse.
+    fn try_here(&self, plan: &Plan) -> Result<(), LaunchError> {
+        match self.way(&plan.job) {
+            Some(way) => Self::refuse_what_is_not_shown(way, plan),
+            None => Ok(()),
+        }
     }
 
     fn calibration(&self) -> Option<Vec<u16>> {
@@ -420,6 +374,17 @@ impl Runtime for Template {
         let Some(claim) = self.declares.get(&control) else {
             return Answer::Cannot(Reason::NOT_IN_TEMPLATE.into());
         };
+        let way = self.way(job).unwrap_or(&self.way);
+        let asked = Asked {
+            way,
+            calibration: !self.calibration.is_empty(),
+            values: &Self::limits(policy),
+            policy,
+            job,
+        };
+        if let Some(why) = asked.unmet(control) {
+            return Answer::Cannot(why);
+        }
         let intent = Intent::by(claim.mechanism.clone());
         let Some(value) = &claim.value else {
             return Answer::Intends(intent);
@@ -469,6 +434,11 @@ impl Runtime for Template {
             });
         };
         Self::refuse_what_is_not_shown(way, plan)?;
+        if let Some(why) = self.is_missing() {
+            return Err(LaunchError::Step {
+                what: why.to_string(),
+            });
+        }
         let random = random_bytes().map_err(|error| LaunchError::Step {
             what: error.to_string(),
         })?;
@@ -476,22 +446,35 @@ impl Runtime for Template {
         let values = Self::values(plan, &scratch);
         self.furnish(way, &values, &mut scratch)
             .map_err(|what| LaunchError::Step { what })?;
-        let command = way.words(&values);
+        let failed = |what| LaunchError::Step { what };
+        let mut command = way.words(&values);
+        if way.has_program() {
+            command = self.executed(command).map_err(failed)?;
+        }
         let cleanup = self.cleanup.iter().map(|command| {
             let words = command.iter().flat_map(|word| values.word(word));
-            words.map(OsString::from_vec).collect()
+            self.executed(words.map(OsString::from_vec).collect())
         });
+        let cleanup = cleanup.collect::<Result<_, _>>().map_err(failed)?;
         let mut program = ProgramSpec {
             argv: command.iter().map(|word| word.clone().into_vec()).collect(),
             ..launch::program(plan)
         };
+        let mut environment = plan.environment.clone();
+        if way.is_clear() && way.has_program() && way.uses("value") {
+            // The workload's variables go in by a file; none of them (LD_PRELOAD, PATH) is to act on the launcher.
+            environment = std::env::var_os("PATH")
+                .map(|path| vec![("PATH".into(), path)])
+                .unwrap_or_default();
+            program.environment = launch::as_words(&environment);
+        }
         if way.shows_folders() {
             // Where the workload starts is no folder of the launcher's.
             program.cwd = plan.job.caller_cwd.clone().unwrap_or_else(|| "/".into());
         }
         let spec = launch::bare(plan, program);
         let mut begun = begun?;
-        scratch.arm(cleanup.collect(), plan.environment.clone());
+        scratch.arm(cleanup, environment);
         let init = launch::build(
             &mut begun,
             &spec,

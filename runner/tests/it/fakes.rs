@@ -8,7 +8,7 @@ use ledger::facts::execution::Outcome;
 use runner::runtime::template::Template;
 
 use crate::faults::with_planted;
-use crate::world::{Ran, World, program, skip};
+use crate::world::{Ran, World, install_script, program, skip};
 
 /// The one that is called so.
 pub(crate) fn fake(name: &str) -> PathBuf {
@@ -103,7 +103,9 @@ fn those_that_run_nothing_run_nothing() {
         assert_eq!(run.start.controls.declared.len(), Control::ALL.len());
         assert_eq!(run.start.key_reachable, Some(true));
         assert_eq!(run.start.runtime.id, name);
-        assert_eq!(run.start.runtime.version, "1");
+        let hash = ledger::bytes::hash::Hash::of(&std::fs::read(fake(name)).unwrap()).to_string();
+        let version = format!("1 template:{}", &hash[..16]);
+        assert_eq!(run.start.runtime.version, version);
         // The shell is the runtime's program.
         assert!(run.start.runtime.sha256.is_some(), "{name}");
         assert_eq!(run.start.workload.program.sha256, None);
@@ -261,7 +263,7 @@ fn a_template_without_a_way_to_leave_a_control_out_runs_nothing() {
 #[test]
 fn a_missing_program_of_a_runtime_is_told() {
     let world = World::new();
-    let text = r#"{"id":"gone","declares":[{"control":"network","mechanism":"m"}],"command":["no-such-sandbox","{program}","{arguments}"]}"#;
+    let text = r#"{"id":"gone","needs":["a program"],"declares":[{"control":"network","mechanism":"m"}],"command":["no-such-sandbox","{program}","{arguments}"]}"#;
     let runtime = world.file("gone.json", text);
     let flags = format!(
         "--runtime {} --allow-native -P {}",
@@ -273,7 +275,7 @@ fn a_missing_program_of_a_runtime_is_told() {
         ran.err.contains("could not launch")
             && ran
                 .err
-                .contains("no-such-sandbox of the runtime gone: ENOENT"),
+                .contains("runtime-missing (no no-such-sandbox in PATH; gone needs a program)"),
         "{}",
         ran.err
     );
@@ -289,13 +291,13 @@ fn the_schema_knows_the_fields_and_the_controls() {
     // A document with every field of the schema is one; without one that is required it is none. Of `version` and
     // `versionCommand` it has one.
     let mut whole = serde_json::json!({
-        "id": "a", "version": "1", "versionCommand": ["v"], "description": "d",
+        "id": "a", "version": "1", "versionCommand": ["x", "-v"], "description": "d",
         "sources": ["https://example.com/"], "needs": ["n"], "ran": [{ "version": "1", "on": "o" }],
         "declares": [{ "control": "network", "mechanism": "m", "value": "v" }],
         "calibration": ["getcpu"], "command": ["x", "-y", "{program}"], "environment": "inherit",
         "folders": ["f"], "files": { "g.json": { "h": ["{variable}"] } }, "cleanup": [["z", "{name}"]],
         "flags": [{ "words": ["-y"], "reason": "control", "controls": ["network"], "why": "w" }],
-        "ablations": { "network": { "command": ["x", "-y"], "environment": "clear", "replace": [{ "words": ["-y"], "by": [] }] } },
+        "ablations": { "network": { "command": ["x", "-y", "{program}"], "environment": "clear", "replace": [{ "words": ["-y"], "by": [] }] } },
     });
     let fields: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
     let mut of_whole: Vec<&String> = whole.as_object().unwrap().keys().collect();
@@ -327,5 +329,296 @@ fn the_schema_knows_the_fields_and_the_controls() {
         let required = schema["required"].as_array().unwrap();
         let is_required = required.iter().any(|one| one == field.as_str());
         assert_eq!(parse(&without).is_err(), is_required, "{field}");
+    }
+}
+
+/// A script that is a program, in a folder of its own.
+fn script(world: &World, folder: &str, name: &str, text: &str) -> PathBuf {
+    let path = world.folder(folder).join(name);
+    install_script(text, &path);
+    path
+}
+
+#[test]
+fn the_program_that_is_asked_is_the_one_that_is_launched() {
+    let mut world = World::new();
+    let sandbox = |version: &str| {
+        format!(
+            "#!/bin/sh\nif [ \"$1\" = --version ]; then echo box {version}; exit; fi\necho launched {version}\n"
+        )
+    };
+    let asked = script(&world, "callers", "box", &sandbox("1.0"));
+    let other = script(&world, "policys", "box", &sandbox("2.0"));
+    let path = |program: &Path| format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
+    world = world.with("PATH", path(&asked));
+    let policy = world.policy(|policy| {
+        policy["enforcement"] = serde_json::json!({ "mode": "best-effort" });
+        policy["process"]["environment"]["PATH"] = path(&other).into();
+    });
+    let text = r#"{"id":"box","versionCommand":["box","--version"],"declares":[],"command":["box","{program}"],"cleanup":[["box"]]}"#;
+    let runtime = world.file("box.json", text);
+    let flags = format!(
+        "--allow-native --runtime {} -P {}",
+        runtime.display(),
+        policy.display()
+    );
+    let ran = world.exec(&flags, &["true"]).ended(0);
+    assert_eq!(ran.out, "launched 1.0\n");
+    let used = world.last().start.runtime;
+    assert!(
+        used.version.starts_with("1.0 template:"),
+        "{}",
+        used.version
+    );
+    let hash = ledger::bytes::hash::Hash::of(&std::fs::read(&asked).unwrap());
+    // A script is executed by its interpreter, and is the program all the same.
+    assert_eq!(used.sha256, Some(hash));
+}
+
+#[test]
+fn a_program_is_not_started_to_be_listed_but_where_that_is_allowed() {
+    let world = World::new();
+    let marker = world.path("home/marker");
+    let says = format!("#!/bin/sh\necho ran >>{}\necho 3.1\n", marker.display());
+    let program = script(&world, "bin", "box", &says);
+    let document = serde_json::json!({
+        "id": "box", "versionCommand": [program.to_str().unwrap(), "--version"], "declares": [], "needs": ["a kernel"],
+        "command": [program.to_str().unwrap(), "{program}"],
+    });
+    let runtime = world
+        .file("box.json", &document.to_string())
+        .display()
+        .to_string();
+    let shown = world.run(&format!("runtimes {runtime}")).ended(0);
+    assert!(
+        shown.out.contains("not asked") && shown.out.contains("needs a kernel"),
+        "{}",
+        shown.out
+    );
+    let row = |line: &str| {
+        let rows = world.run(line).ended(0).json();
+        let rows = rows.as_array().unwrap().clone();
+        rows.into_iter().find(|row| row["id"] == "box").unwrap()
+    };
+    let shown = row(&format!("--json runtimes {runtime}"));
+    assert_eq!(
+        (&shown["available"], shown.get("version")),
+        (&true.into(), None)
+    );
+    assert!(!marker.exists(), "nothing was started");
+    let shown = row(&format!("--json runtimes --allow-native {runtime}"));
+    assert!(
+        shown["version"]
+            .as_str()
+            .unwrap()
+            .starts_with("3.1 template:")
+    );
+    assert!(marker.exists());
+    std::fs::remove_file(&program).unwrap();
+    let shown = row(&format!("--json runtimes {runtime}"));
+    assert_eq!(shown["available"], false);
+    let reason = shown["reason"].as_str().unwrap();
+    assert!(reason.contains("ENOENT; box needs a kernel"), "{reason}");
+}
+
+#[test]
+fn a_program_that_cannot_be_asked_is_missing_for_plan_exec_and_matrix_alike() {
+    let world = World::new();
+    for (name, document, why) in [
+        (
+            "failing",
+            r#"{"id":"failing","versionCommand":["false"],"declares":[],"command":["false","{program}"]}"#,
+            "fails (exit status: 1)",
+        ),
+        (
+            "gone",
+            r#"{"id":"gone","needs":["a box"],"declares":[],"command":["no-such-box","{program}"]}"#,
+            "no no-such-box in PATH; gone needs a box",
+        ),
+    ] {
+        let runtime = world
+            .file(&format!("{name}.json"), document)
+            .display()
+            .to_string();
+        let flags = format!("--allow-native --best-effort --runtime {runtime}");
+        let plan = world.run(&format!("plan {flags} -- true")).ended(125);
+        assert!(
+            plan.out.contains("exec could not launch (125)") && plan.out.contains(why),
+            "{}",
+            plan.out
+        );
+        let exec = world.exec(&flags, &["true"]).ended(125);
+        assert!(exec.err.contains(why), "{}", exec.err);
+        let matrix = world
+            .run(&format!("matrix --allow-native --runtime {runtime}"))
+            .ended(125);
+        assert!(
+            matrix.err.contains("not measured") && matrix.err.contains(why),
+            "{}",
+            matrix.err
+        );
+        let shown = world
+            .run(&format!("runtimes --allow-native {runtime}"))
+            .ended(0);
+        assert!(
+            shown.out.contains("not available") && shown.out.contains(why),
+            "{}",
+            shown.out
+        );
+    }
+}
+
+#[test]
+fn what_a_policy_asks_and_a_template_cannot_do_is_refused() {
+    let world = World::new();
+    let text = r#"{"id":"box","declares":[{"control":"syscalls","mechanism":"its own list"}],"command":["env","{program}","{arguments}"]}"#;
+    let runtime = world.file("box.json", text).display().to_string();
+    let policy = world.policy(|policy| {
+        policy["enforcement"]["requiredControls"] = serde_json::json!(["syscalls"]);
+        policy["syscalls"] = serde_json::json!({ "deny": ["mkdir"] });
+    });
+    let flags = format!("--allow-native --runtime {runtime}");
+    let strict = format!("{flags} -P {}", policy.display());
+    let ran = world.exec(&strict, &["true"]).ended(126);
+    assert!(ran.err.contains("policy-asks-more"), "{}", ran.err);
+    let reason = world.last();
+    assert!(
+        reason
+            .reason("syscalls")
+            .unwrap()
+            .contains("syscalls.deny mkdir")
+    );
+    let plan = world.run(&format!("plan {strict} -- true")).ended(126);
+    assert!(
+        plan.out.contains("the template has no {denied}"),
+        "{}",
+        plan.out
+    );
+    // Nor is a folder to start in that the launcher is not told.
+    let ran = world
+        .exec(&format!("{flags} --best-effort -C /"), &["pwd"])
+        .ended(125);
+    assert!(ran.err.contains("{workdir}"), "{}", ran.err);
+    let no_op = format!(
+        "--allow-native --best-effort --runtime {} -C /",
+        fake("no-op").display()
+    );
+    assert_eq!(world.exec(&no_op, &["pwd"]).ended(0).out, "/\n");
+}
+
+#[test]
+fn a_wrong_template_is_judged_as_one() {
+    let world = World::new();
+    for (name, text, says) in [
+        (
+            "only-declares.json",
+            r#"{"id":"a","declares":[]}"#,
+            "command",
+        ),
+        (
+            "null.json",
+            r#"{"id":"a","declares":[],"command":null}"#,
+            "null, expected a sequence at line 1",
+        ),
+        ("torn.json", r#"{"id":"a","declares":[],"command":["#, "EOF"),
+        (
+            "twice.json",
+            r#"{"id":"a","id":"b","declares":[],"command":["x","{program}"]}"#,
+            "\"id\" twice",
+        ),
+    ] {
+        let file = world.file(name, text);
+        let ran = world
+            .run(&format!("--json validate {}", file.display()))
+            .ended(1);
+        assert_eq!(ran.json()[0]["kind"], "template", "{name}");
+        assert!(
+            ran.err.contains(says) && ran.err.contains(name),
+            "{name}: {}",
+            ran.err
+        );
+        assert_eq!(
+            ran.err.matches(says).count(),
+            1,
+            "{name}: said once: {}",
+            ran.err
+        );
+    }
+    let ran = world
+        .exec("--allow-native --runtime firejail", &["true"])
+        .ended(125);
+    assert!(
+        ran.err.contains("examples/runtimes/firejail.json"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn others_may_pass_through_what_is_made_whatever_the_umask_is() {
+    let mut world = World::new();
+    let text = r#"{"id":"box","declares":[],"command":["stat","-c","%a","{scratch}","{scratch}/a","{scratch}/a/b","{scratch}/c","--","{program}"],
+        "folders":["a/b"],"files":{"c/d":["x"]}}"#;
+    let runtime = world.file("box.json", text).display().to_string();
+    let flags = format!("--allow-native --best-effort --runtime {runtime}");
+    world.behind(&["sh", "-c", "umask 077; exec \"$@\"", "sh"]);
+    let ran = world.exec(&flags, &["/"]).ended(0);
+    assert!(ran.out.starts_with("711\n755\n755\n755\n"), "{}", ran.out);
+}
+
+#[test]
+fn a_cleanup_that_does_not_end_is_ended_by_who_has_enough_and_said() {
+    let world = World::new();
+    let begun = world.path("home/begun");
+    let text = serde_json::json!({
+        "id": "box", "declares": [], "command": ["{program}", "{arguments}"], "environment": "inherit",
+        "cleanup": [["sh", "-c", format!(": >{}; exec sleep 600", begun.display())]],
+    });
+    let runtime = world
+        .file("box.json", &text.to_string())
+        .display()
+        .to_string();
+    let flags = format!("--allow-native --best-effort --runtime {runtime}");
+    let runner = world.exec_command(&flags, &["true"]).spawn().unwrap();
+    crate::world::until("the cleanup runs", || begun.exists());
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(runner.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    let ran = Ran::of(runner.wait_with_output().unwrap()).ended(0);
+    assert!(
+        ran.err.contains("before the operator had enough") && ran.err.contains("may be left"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn the_policys_variables_do_not_act_on_a_launcher_that_hands_them_on_by_a_file() {
+    let world = World::new();
+    let policy = world.policy(|policy| {
+        policy["enforcement"] = serde_json::json!({ "mode": "best-effort" });
+        policy["process"]["environment"]["OF_POLICY"] = "its value".into();
+    });
+    let script = "echo \"[$OF_POLICY]\"; grep OF_ \"$1/variables\" || true";
+    for (files, expected) in [
+        (
+            serde_json::json!({ "variables": ["{variable}={value}"] }),
+            "[]\nOF_POLICY=its value\n",
+        ),
+        // By name alone a launcher takes the value from what it has itself.
+        (
+            serde_json::json!({ "variables": ["{variable}"] }),
+            "[its value]\nOF_POLICY\n",
+        ),
+    ] {
+        let text = serde_json::json!({
+            "id": "box", "declares": [], "command": ["sh", "-c", script, "sh", "{scratch}", "{program}"], "files": files,
+        });
+        let runtime = world.file("box.json", &text.to_string());
+        let flags = format!(
+            "--allow-native --runtime {} -P {}",
+            runtime.display(),
+            policy.display()
+        );
+        assert_eq!(world.exec(&flags, &["true"]).ended(0).out, expected);
     }
 }

@@ -349,6 +349,12 @@ fn a_run_that_relies_on_a_false_guarantee_is_told() {
     assert_eq!(named(exec("embedded", "containment-audit")), None);
     let other = world.policy(|policy| policy["id"] = "other".into());
     assert_eq!(named(exec(&no_op, &other.display().to_string())), None);
+    // Nor of another document that calls itself by the same name.
+    let text = std::fs::read_to_string(fake("no-op")).unwrap();
+    let namesake = world.file("no-op.json", &format!("{text}\n"));
+    let start = exec(&namesake.display().to_string(), "containment-audit");
+    assert_eq!(start.runtime.id, "no-op");
+    assert_eq!(named(start), None);
     let Some(verify) = verifier() else {
         return skip(
             "a_run_that_relies_on_a_false_guarantee_is_told",

@@ -1,4 +1,4 @@
-//! Which matrix is the newest for a user, tier, runtime and policy: part of the derived state, so that a start record can
+//! Which matrix is the newest for a user, tier (of a template: its document), runtime and policy: part of the derived state, so that a start record can
 //! name it and no old record is read for that.
 //!
 //! A matrix names its runs by number, and what tier they had stands in their starts. So the newest run of each runtime in
@@ -111,7 +111,7 @@ impl Measured {
     pub(super) fn newest(&self, uid: u32, runtime: &RuntimeUsed, policy: &str) -> Option<U53> {
         let found = self.matrices.iter().find(|newest| {
             newest.uid == uid
-                && newest.tier == runtime.tier
+                && newest.tier.as_deref() == runtime.kind()
                 && newest.runtime == runtime.id
                 && newest.policy == policy
         });
@@ -202,6 +202,24 @@ mod tests {
             assert_eq!(measured.newest(uid, runtime, policy), None);
         }
         assert!(measured.probed.is_empty());
+    }
+
+    #[test]
+    fn a_matrix_of_another_template_of_the_same_name_is_not_named() {
+        let template = |hash: &str| RuntimeUsed {
+            version: format!("1 template:{hash}"),
+            ..used("box", None)
+        };
+        let mut measured = known();
+        let honest = template("00112233aabbccdd");
+        let kind = honest.kind().map(str::to_owned);
+        measured.probed(number(12), "box".to_owned(), kind);
+        let second = matrix(1, "standard", &[("box", 12)]);
+        measured.matrix(number(13), &second, Some((number(1), 1000)));
+        assert_eq!(measured.newest(1000, &honest, "standard"), Some(number(13)));
+        for other in [template("00112233aabbccde"), used("box", None)] {
+            assert_eq!(measured.newest(1000, &other, "standard"), None);
+        }
     }
 
     #[test]

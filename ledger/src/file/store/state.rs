@@ -103,7 +103,7 @@ impl State {
                 run: start.run,
                 runtime: start.runtime.id.clone(),
                 sequence: record.sequence,
-                tier: start.runtime.tier.clone(),
+                tier: start.runtime.kind().map(str::to_owned),
             }),
             body => {
                 let ended = body.ends();

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 
 use ledger::facts::control::Control;
+use ledger::facts::execution::RuntimeUsed;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -65,7 +66,6 @@ pub(super) struct Document {
     #[expect(dead_code, reason = "for whoever reads the document")]
     sources: Vec<String>,
     #[serde(default)]
-    #[expect(dead_code, reason = "for whoever reads the document")]
     needs: Vec<String>,
     #[serde(default)]
     #[expect(dead_code, reason = "for whoever reads the document")]
@@ -160,6 +160,7 @@ pub(super) struct Sound {
     pub(super) id: String,
     pub(super) version: Option<String>,
     pub(super) version_command: Option<Vec<String>>,
+    pub(super) needs: Vec<String>,
     pub(super) declares: BTreeMap<Control, Claim>,
     pub(super) way: Way,
     pub(super) folders: Vec<String>,
@@ -182,22 +183,41 @@ impl Document {
         check_version(self.version.as_deref(), self.version_command.as_deref())?;
         let declares = claims(self.declares)?;
         check_command("command", &self.command)?;
+        if let Some(asked) = self
+            .version_command
+            .as_ref()
+            .and_then(|words| words.first())
+            && self.command.first() != Some(asked)
+        {
+            let launched = self.command.first().map_or("", String::as_str);
+            return wrong(
+                "versionCommand",
+                format!("found {asked:?}, expected the program that is launched, {launched:?}"),
+            );
+        }
         for (name, content) in &self.files {
             check_name("files", name)?;
             let field = format!("files, {name}");
             for text in words::texts(content) {
                 check_words(&field, [text])?;
             }
+            for name in words::names(content) {
+                check_plain(&field, name)?;
+            }
         }
         for name in &self.folders {
-            check_name("folders", name)?;
+            let place = name.replace("{read-target}", "/t");
+            check_name("folders", &place.replace("{write-target}", "/t"))?;
+            check_words("folders", [name.as_str()])?;
         }
+        check_places(self.files.keys(), &self.folders)?;
         for command in &self.cleanup {
             check_command("cleanup", command)?;
         }
         for name in &self.calibration {
             if ledger::facts::policy::syscalls::lookup(name).is_none() {
-                return wrong("calibration", format!("no system call is named {name:?}"));
+                let what = format!("found {name:?}, expected the name of a system call");
+                return wrong("calibration", what);
             }
         }
         let way = Way {
@@ -205,6 +225,7 @@ impl Document {
             environment: self.environment,
             files: self.files,
         };
+        way.check_program("command")?;
         check_flags(&way, &declares, &self.flags)?;
         let mut ablations = BTreeMap::new();
         for (control, entry) in self.ablations {
@@ -214,6 +235,7 @@ impl Document {
             id: self.id,
             version: self.version,
             version_command: self.version_command,
+            needs: self.needs,
             declares,
             way,
             folders: self.folders,
@@ -232,10 +254,11 @@ fn check_id(id: &str) -> Result<(), Wrong> {
         .is_some_and(|byte| byte.is_ascii_lowercase());
     if !begins || id.len() > 64 || !id.bytes().all(is_name) {
         let expected = "expected a letter, then letters, digits and `-`, all small, at most 64";
-        return wrong("id", format!("{id:?}; {expected}"));
+        return wrong("id", format!("found {id:?}, {expected}"));
     }
     if TAKEN.contains(&id) {
-        return wrong("id", format!("{id:?} is a runtime that is built in"));
+        let what = format!("found {id:?}, a runtime that is built in; expected another name");
+        return wrong("id", what);
     }
     Ok(())
 }
@@ -244,8 +267,22 @@ fn check_version(version: Option<&str>, command: Option<&[String]>) -> Result<()
     let is_good = |version: &str| {
         !version.is_empty() && version.len() <= 64 && !version.chars().any(char::is_control)
     };
-    if version.is_some_and(|version| !is_good(version)) {
-        return wrong("version", "expected 1 to 64 printable characters");
+    if let Some(version) = version.filter(|version| !is_good(version)) {
+        let what = format!("found {version:?}, expected 1 to 64 printable characters");
+        return wrong("version", what);
+    }
+    if let Some(version) = version {
+        check_plain("version", version)?;
+        if version.contains(RuntimeUsed::TEMPLATE) {
+            let what = format!(
+                "found {:?} in it, expected a version",
+                RuntimeUsed::TEMPLATE
+            );
+            return wrong("version", what);
+        }
+    }
+    for word in command.into_iter().flatten() {
+        check_plain("versionCommand", word)?;
     }
     let Some(command) = command else {
         return Ok(());
@@ -258,7 +295,8 @@ fn check_version(version: Option<&str>, command: Option<&[String]>) -> Result<()
     }
     let is_empty = command.first().is_none_or(String::is_empty);
     if is_empty || command.iter().any(|word| word.contains('\0')) {
-        return wrong("versionCommand", "expected a program and its arguments");
+        let what = format!("found {command:?}, expected a program and its arguments");
+        return wrong("versionCommand", what);
     }
     Ok(())
 }
@@ -270,18 +308,25 @@ fn claims(entries: Vec<DeclaresEntry>) -> Result<BTreeMap<Control, Claim>, Wrong
         let texts = [Some(&entry.mechanism), entry.value.as_ref()];
         for text in texts.into_iter().flatten() {
             if text.is_empty() || text.len() > MAX_TEXT || text.chars().any(char::is_control) {
-                return wrong(&field, "expected 1 to 200 printable characters");
+                let what = format!("found {text:?}, expected 1 to 200 printable characters");
+                return wrong(&field, what);
             }
         }
+        check_plain(&field, &entry.mechanism)?;
         if let Some(value) = &entry.value {
             check_words(&field, [value.as_str()])?;
+            if let Some(name) = words::placeholders(value).find(|name| !words::is_of_policy(name)) {
+                let expected = "expected a limit or an id of the policy";
+                return wrong(&field, format!("found {{{name}}} in `value`, {expected}"));
+            }
         }
         let claim = Claim {
             mechanism: entry.mechanism,
             value: entry.value,
         };
         if declares.insert(entry.control, claim).is_some() {
-            return wrong("declares", format!("{} stands there twice", entry.control));
+            let what = format!("found {} twice, expected it once", entry.control);
+            return wrong("declares", what);
         }
     }
     Ok(declares)
@@ -297,9 +342,64 @@ fn check_words<'a>(field: &str, all: impl IntoIterator<Item = &'a str>) -> Resul
 fn check_command(field: &str, command: &[String]) -> Result<(), Wrong> {
     let is_none = |first: &String| first.is_empty() || first == "{arguments}";
     if command.first().is_none_or(is_none) {
-        return wrong(field, "expected a program as its first word");
+        let found = command.first().map_or("none", String::as_str);
+        let what = format!("found {found:?}, expected a program as its first word");
+        return wrong(field, what);
+    }
+    for word in command {
+        if words::placeholders(word).any(|name| name == "value") {
+            let expected = "expected values in files alone, for words can be read by others and stand in records";
+            return wrong(
+                field,
+                format!("found {{value}} in the word {word:?}, {expected}"),
+            );
+        }
     }
     check_words(field, command.iter().map(String::as_str))
+}
+
+/// A text in which nothing stands for something else.
+fn check_plain(field: &str, text: &str) -> Result<(), Wrong> {
+    match words::unknown(text).or_else(|| words::placeholders(text).next()) {
+        Some(name) => wrong(
+            field,
+            format!("found {{{name}}} in {text:?}, expected no placeholder here"),
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Nothing is made twice, and nothing below a file.
+fn check_places<'a>(
+    files: impl Iterator<Item = &'a String>,
+    folders: &'a [String],
+) -> Result<(), Wrong> {
+    let mut all: Vec<(&Path, &str, bool)> = files
+        .map(|name| (Path::new(name), "files", true))
+        .chain(
+            folders
+                .iter()
+                .map(|name| (Path::new(name), "folders", false)),
+        )
+        .collect();
+    all.sort_by(|a, b| a.0.cmp(b.0));
+    for (at, (path, _, is_file)) in all.iter().enumerate() {
+        for (other, field, _) in all.iter().skip(at + 1) {
+            let found = (path.display(), other.display());
+            if path == other {
+                let what = format!("found {} and {}, expected one place once", found.0, found.1);
+                return wrong(field, what);
+            }
+            if *is_file && other.starts_with(path) {
+                let what = format!(
+                    "found {} below the file {}, expected a folder above it",
+                    found.1, found.0
+                );
+                return wrong(field, what);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A path below the folder of one launch.
@@ -308,9 +408,9 @@ fn check_name(field: &str, name: &str) -> Result<(), Wrong> {
     let is_plain = parts.all(|part| matches!(part, Component::Normal(_)));
     if name.is_empty() || !is_plain || name.contains('\0') {
         let expected = "expected a path without `..` below the folder of a launch";
-        return wrong(field, format!("{name:?}; {expected}"));
+        return wrong(field, format!("found {name:?}; {expected}"));
     }
-    Ok(())
+    check_plain(field, name)
 }
 
 /// Each flag is there; and where reasons are given, every word that looks like one has its own.
@@ -327,7 +427,8 @@ fn check_flags(
         };
         match &flag.at {
             Some(_) if !flag.words.is_empty() => {
-                return wrong(&field, "expected `words` or `at`, not both");
+                let what = "found `words` and `at`, expected one of them";
+                return wrong(&field, what);
             }
             Some(at) => {
                 let mut files = way.files.clone();
@@ -339,14 +440,20 @@ fn check_flags(
             }
         }
         if flag.why.trim().is_empty() {
-            return wrong(&field, "expected a reason in `why`");
+            return wrong(&field, "found nothing in `why`, expected a reason");
         }
         if (flag.reason == FlagReason::Control) == flag.controls.is_empty() {
-            let expected = "expected `controls` exactly where the reason is `control`";
-            return wrong(&field, expected);
+            let (found, expected) = if flag.controls.is_empty() {
+                ("no `controls`", "those that it applies")
+            } else {
+                ("`controls`", "none where the reason is not `control`")
+            };
+            return wrong(&field, format!("found {found}, expected {expected}"));
         }
         if let Some(control) = flag.controls.iter().find(|one| !declares.contains_key(one)) {
-            return wrong(&field, format!("{control} stands not in `declares`"));
+            let what =
+                format!("found {control}, which stands not in `declares`; expected one that does");
+            return wrong(&field, what);
         }
     }
     let options = way.command.iter().take_while(|word| *word != "--");
@@ -355,9 +462,10 @@ fn check_flags(
         is_option && !reasoned.contains(at)
     });
     match options {
-        Some((_, word)) if !flags.is_empty() => {
-            wrong("flags", format!("no reason is given for {word}"))
-        }
+        Some((_, word)) if !flags.is_empty() => wrong(
+            "flags",
+            format!("found none for {word}, expected a reason for each option"),
+        ),
         _ => Ok(()),
     }
 }
@@ -365,7 +473,7 @@ fn check_flags(
 /// Where these words stand one after the other: exactly once.
 fn find(command: &[String], sought: &[String]) -> Result<usize, String> {
     if sought.is_empty() {
-        return Err("expected words of the command".to_owned());
+        return Err("found no words, expected some of the command".to_owned());
     }
     let mut found = command
         .windows(sought.len())
@@ -384,11 +492,11 @@ fn place<'f>(files: &'f mut BTreeMap<String, Value>, at: &str) -> Result<&'f mut
     let expected = "expected FILE#/PLACE, a place in a file of `files`";
     let (file, pointer) = at
         .split_once('#')
-        .ok_or_else(|| format!("{at:?}; {expected}"))?;
+        .ok_or_else(|| format!("found {at:?}, {expected}"))?;
     let found = files
         .get_mut(file)
         .and_then(|file| file.pointer_mut(pointer));
-    found.ok_or_else(|| format!("{at:?} is not there; {expected}"))
+    found.ok_or_else(|| format!("found {at:?}, which is not there; {expected}"))
 }
 
 impl Way {
@@ -400,7 +508,8 @@ impl Way {
             && entry.replace.is_empty()
             && entry.remove.is_empty();
         if nothing {
-            let expected = "expected `command`, `environment`, `replace` or `remove`";
+            let expected =
+                "found nothing, expected `command`, `environment`, `replace` or `remove`";
             return wrong(&field, expected);
         }
         let mut other = self.clone();
@@ -419,7 +528,22 @@ impl Way {
             *place(&mut other.files, at).map_err(|what| (field.clone(), what))? = Value::Null;
         }
         check_command(&field, &other.command)?;
+        other.check_program(&field)?;
         Ok(other)
+    }
+
+    /// The workload's program stands somewhere, or it is not the workload that runs.
+    fn check_program(&self, field: &str) -> Result<(), Wrong> {
+        if self.uses("program") {
+            return Ok(());
+        }
+        let expected = "found no {program}, expected it as a word of the command or in a file";
+        wrong(field, expected)
+    }
+
+    /// Whether the command has the policy's variables alone.
+    pub(super) const fn is_clear(&self) -> bool {
+        matches!(self.environment, Environment::Clear)
     }
 
     /// Whether one of these stands anywhere in it.

@@ -1,10 +1,12 @@
 //! **Scratch**: the folder of one launch of a template, and what is to be done when that is over.
 
 use std::ffi::OsString;
+use std::fs::Permissions;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::runtime::program::{Listen, ask};
 
@@ -46,22 +48,31 @@ impl Scratch {
     /// Makes the folder. Others may pass through it: what is started in it may have other ids than the caller.
     pub(crate) fn make(&mut self) -> io::Result<()> {
         let path = self.path();
-        std::fs::DirBuilder::new().mode(0o711).create(&path)?;
-        self.folder = Some(path);
-        Ok(())
+        // Whatever the caller's umask is, and to nobody before.
+        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+        self.folder = Some(path.clone());
+        std::fs::set_permissions(path, Permissions::from_mode(0o711))
     }
 
     /// Makes a folder in it, readable for all.
-    pub(crate) fn folder(&self, name: &str) -> io::Result<()> {
-        let mut builder = std::fs::DirBuilder::new();
-        builder.recursive(true).mode(0o755).create(self.below(name))
+    pub(crate) fn folder(&self, name: impl AsRef<Path>) -> io::Result<()> {
+        let mut path = self.path();
+        for part in name.as_ref() {
+            path.push(part);
+            match std::fs::create_dir(&path) {
+                Ok(()) => std::fs::set_permissions(&path, Permissions::from_mode(0o755))?,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Writes a file in it, for the caller alone.
-    pub(crate) fn file(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        let path = self.below(name);
-        if let Some(above) = path.parent() {
-            std::fs::create_dir_all(above)?;
+    pub(crate) fn file(&self, name: &Path, content: &[u8]) -> io::Result<()> {
+        let path = self.path().join(name);
+        if let Some(above) = name.parent() {
+            self.folder(above)?;
         }
         let mut options = std::fs::OpenOptions::new();
         let mut file = options
@@ -70,10 +81,6 @@ impl Scratch {
             .mode(0o600)
             .open(path)?;
         file.write_all(content)
-    }
-
-    fn below(&self, name: &str) -> PathBuf {
-        self.path().join(name)
     }
 
     /// From now on there is something to be cleaned up, by these commands.
@@ -87,6 +94,18 @@ impl Scratch {
     }
 }
 
+/// What could not be cleaned up, for people, until somebody says it.
+static LEFT: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn left() -> MutexGuard<'static, Vec<String>> {
+    LEFT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What could not be cleaned up since this was last asked.
+pub(crate) fn take_left() -> Vec<String> {
+    std::mem::take(&mut left())
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
         for command in &self.cleanup {
@@ -97,7 +116,14 @@ impl Drop for Scratch {
             command.args(arguments).current_dir("/").env_clear();
             command.envs(self.environment.iter().map(|(name, value)| (name, value)));
             // Mostly there is nothing left, and that is its answer.
-            let _ = ask(&mut command, Listen::Output);
+            if let Err(error) = ask(&mut command, Listen::Output) {
+                let program = program.display();
+                let what = format!(
+                    "the cleanup {program} of {} gives {error}; what it should have removed may be left",
+                    self.name
+                );
+                left().push(what);
+            }
         }
         // Through a mount that is left there the host's own files would be removed.
         let mounts = std::fs::read_to_string("/proc/self/mountinfo");

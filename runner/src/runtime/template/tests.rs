@@ -57,7 +57,7 @@ fn a_word_stands_there_as_often_as_what_it_names() {
     );
     assert!(template.shows_workload());
     assert!(
-        !parse(r#"{"id":"a","declares":[],"command":["x"]}"#)
+        !parse(r#"{"id":"a","declares":[],"command":["x","{program}"]}"#)
             .unwrap()
             .shows_workload()
     );
@@ -95,12 +95,12 @@ fn a_file_is_filled_in_like_a_command() {
     let recorded = values.clone().without_variables();
     assert_eq!(file(&recorded, "environment").unwrap(), "A={value}\nend\n");
     values.add("variable", [b"B".as_slice(), b"two\nlines"]);
+    let error = file(&values, "environment").unwrap_err().to_string();
     assert!(
-        file(&values, "environment")
-            .unwrap_err()
-            .to_string()
-            .contains("line break")
+        error.contains("the variable B holds a line break"),
+        "{error}"
     );
+    assert!(!error.contains("lines"), "the value stays unsaid: {error}");
     assert!(file(&values, "config.json").is_ok());
     values.add("variable", [b"C".as_slice(), b"\xff"]);
     assert!(
@@ -109,6 +109,37 @@ fn a_file_is_filled_in_like_a_command() {
             .to_string()
             .contains("UTF-8")
     );
+}
+
+#[test]
+fn an_element_without_its_limit_is_not_there() {
+    let template = parse(
+        r#"{"id":"a","declares":[],"command":["x","{program}"],"files":{"c.json":{"memory":{"limit":"{memory}","swap":"{memory}"},
+        "rlimits":[{"type":"RLIMIT_NOFILE","soft":"{open-files}","hard":"{open-files}"},{"type":"tmpfs","options":["size={disk}","ro"]}]}}}"#,
+    )
+    .unwrap();
+    let file = |values: &Values| values.file(&template.way.files["c.json"]).unwrap();
+    let mut values = Values::default();
+    assert_eq!(
+        String::from_utf8(file(&values)).unwrap(),
+        r#"{"memory":{},"rlimits":[{"options":["ro"],"type":"tmpfs"}]}"#
+    );
+    for (name, value) in [("open-files", "64"), ("memory", "4096"), ("disk", "1")] {
+        values.set(name, value);
+    }
+    assert_eq!(
+        String::from_utf8(file(&values)).unwrap(),
+        r#"{"memory":{"limit":4096,"swap":4096},"rlimits":[{"hard":64,"soft":64,"type":"RLIMIT_NOFILE"},{"options":["size=1","ro"],"type":"tmpfs"}]}"#
+    );
+}
+
+#[test]
+fn a_document_is_not_too_long_for_whoever_reads_it() {
+    let long = format!(
+        r#"{{"id":"a","description":"{}","declares":[],"command":["x","{{program}}"]}}"#,
+        "d".repeat(256 << 10)
+    );
+    assert!(parse(&long).unwrap_err().contains("more than 262144 bytes"));
 }
 
 #[test]
@@ -132,7 +163,7 @@ fn a_part_may_be_left_out() {
 #[test]
 fn a_limit_is_declared_where_the_policy_sets_one() {
     let template = parse(
-        r#"{"id":"a","declares":[{"control":"memory","mechanism":"m","value":"{memory} bytes"}],"command":["x"]}"#,
+        r#"{"id":"a","declares":[{"control":"memory","mechanism":"m","value":"{memory} bytes"}],"command":["x","-m{memory}","{program}"]}"#,
     )
     .unwrap();
     let answer = |policy: &str| {
@@ -167,13 +198,13 @@ fn a_version_is_found_in_what_a_program_says() {
         ),
         ("nothing of the kind. At all.", None),
     ] {
-        assert_eq!(version_in(said).as_deref(), expected, "{said}");
+        assert_eq!(program::version_in(said).as_deref(), expected, "{said}");
     }
     let missing = parse(
-        r#"{"id":"a","versionCommand":["/no/such/program"],"declares":[],"command":["/no/such/program"]}"#,
+        r#"{"id":"a","versionCommand":["/no/such/program"],"declares":[],"command":["/no/such/program","{program}"]}"#,
     )
     .unwrap();
-    assert_eq!(missing.version(), "none");
+    assert!(missing.version().starts_with("none template:"));
     assert!(missing.is_missing().unwrap().to_string().contains("ENOENT"));
 }
 
@@ -184,17 +215,46 @@ fn what_is_made_for_a_launch_goes_after_it() {
     let mut scratch = Scratch::new([7; 8]);
     scratch.make().unwrap();
     let folder = scratch.path();
-    scratch.folder("a/b").unwrap();
-    scratch.file("c/d.json", b"{}").unwrap();
-    assert!(scratch.file("c/d.json", b"").is_err(), "never over another");
+    scratch.folder(Path::new("a/b")).unwrap();
+    scratch.file(Path::new("c/d.json"), b"{}").unwrap();
+    assert!(
+        scratch.file(Path::new("c/d.json"), b"").is_err(),
+        "never over another"
+    );
     let words = ["/bin/sh", "-c", "test -d \"$1\" && : >\"$2\"", "sh"].map(OsString::from);
     let mut command = words.to_vec();
     command.extend([folder.clone().into(), mark.clone().into()]);
     let fails = vec![OsString::from("/no/such/program")];
     scratch.arm(vec![fails, command], Vec::new());
     drop(scratch);
+    let left = scratch::take_left();
+    assert!(
+        left.iter()
+            .any(|it| it
+                .contains("/no/such/program of tmp.containment-0707070707070707 gives ENOENT")),
+        "{left:?}"
+    );
     assert!(mark.exists(), "run before the folder goes");
     assert!(!folder.exists());
+}
+
+#[test]
+fn places_are_made_for_what_is_shown() {
+    let template = parse(
+        r#"{"id":"a","declares":[],"command":["x","{program}"],"folders":["r{read-target}","r{write-target}","r/tmp"]}"#,
+    )
+    .unwrap();
+    let mut values = Values::default();
+    values.add("read", [b"/usr".as_slice(), b"/lib/deep"]);
+    values.add("read", [b"/proc/self/status".as_slice(), b"/etc/file"]);
+    let mut scratch = Scratch::new([9; 8]);
+    template
+        .furnish(&template.way, &values, &mut scratch)
+        .unwrap();
+    let root = scratch.path().join("r");
+    assert!(root.join("lib/deep").is_dir() && root.join("tmp").is_dir());
+    assert!(root.join("etc/file").is_file());
+    assert_eq!(std::fs::read_dir(root).unwrap().count(), 3);
 }
 
 #[test]
@@ -217,16 +277,15 @@ fn a_list_of_the_values_is_no_document() {
     let whole = r#"["a","1",null,[],["x","{program}"]]"#;
     let inside = r#"{"id":"a","declares":[["network","m"]],"command":["x","{program}"]}"#;
     for text in [whole, inside] {
-        let error = Template::parse(Path::new("t.json"), text.as_bytes()).unwrap_err();
-        let source = std::error::Error::source(&error).unwrap().to_string();
-        assert_eq!(source, "found a list, expected an object", "{text}");
+        let error = parse(text).unwrap_err();
+        assert_eq!(error, "t.json: found a list, expected an object", "{text}");
     }
 }
 
 #[test]
 fn what_cannot_be_is_refused() {
     let long = format!(
-        r#"{{"id":"{}","declares":[],"command":["x"]}}"#,
+        r#"{{"id":"{}","declares":[],"command":["x","{{program}}"]}}"#,
         "a".repeat(65)
     );
     for (text, named) in [
@@ -234,19 +293,28 @@ fn what_cannot_be_is_refused() {
         ("[]", "t.json"),
         (r#"{"id":"a","declares":[]}"#, "command"),
         (
-            r#"{"id":"a","declares":[],"command":["x"],"more":1}"#,
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"more":1}"#,
             "more",
         ),
-        (r#"{"id":"","declares":[],"command":["x"]}"#, "id"),
-        (r#"{"id":"A","declares":[],"command":["x"]}"#, "id"),
-        (r#"{"id":"../a","declares":[],"command":["x"]}"#, "id"),
+        (
+            r#"{"id":"","declares":[],"command":["x","{program}"]}"#,
+            "id",
+        ),
+        (
+            r#"{"id":"A","declares":[],"command":["x","{program}"]}"#,
+            "id",
+        ),
+        (
+            r#"{"id":"../a","declares":[],"command":["x","{program}"]}"#,
+            "id",
+        ),
         (&long, "id"),
         (
-            r#"{"id":"embedded","declares":[],"command":["x"]}"#,
+            r#"{"id":"embedded","declares":[],"command":["x","{program}"]}"#,
             "built in",
         ),
         (
-            r#"{"id":"a","version":"","declares":[],"command":["x"]}"#,
+            r#"{"id":"a","version":"","declares":[],"command":["x","{program}"]}"#,
             "version",
         ),
         (r#"{"id":"a","declares":[],"command":[]}"#, "command"),
@@ -268,87 +336,156 @@ fn what_cannot_be_is_refused() {
             "in one word",
         ),
         (
-            r#"{"id":"a","version":"1","versionCommand":["x"],"declares":[],"command":["x"]}"#,
+            r#"{"id":"a","version":"1","versionCommand":["x"],"declares":[],"command":["x","{program}"]}"#,
             "versionCommand",
         ),
+        (r#"{"id":"a","declares":[],"command":["x"]}"#, "{program}"),
         (
-            r#"{"id":"a","declares":[],"command":["x"],"files":{"../a":{}}}"#,
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"ablations":{"network":{"command":["x"]}}}"#,
+            "ablations, network: found no {program}",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","{variable}={value}","{program}"]}"#,
+            "expected values in files alone",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"cleanup":[["y","{value}"]]}"#,
+            "cleanup: found {value}",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"ablations":{"network":{"command":["{value}","{program}"]}}}"#,
+            "ablations, network: found {value}",
+        ),
+        (
+            r#"{"id":"a","declares":[{"control":"memory","mechanism":"m","value":"{value}"}],"command":["x","{program}"]}"#,
+            "declares, memory: found {value}",
+        ),
+        (
+            r#"{"id":"a","declares":[{"control":"memory","mechanism":"{memory}"}],"command":["x","{program}"]}"#,
+            "expected no placeholder",
+        ),
+        (
+            r#"{"id":"a","version":"{name}","declares":[],"command":["x","{program}"]}"#,
+            "version: found {name}",
+        ),
+        (
+            r#"{"id":"a","version":"1 template:0","declares":[],"command":["x","{program}"]}"#,
+            "version: found \"template:\"",
+        ),
+        (
+            r#"{"id":"a","versionCommand":["x","{nmae}"],"declares":[],"command":["x","{program}"]}"#,
+            "versionCommand: found {nmae}",
+        ),
+        (
+            r#"{"id":"a","versionCommand":["y"],"declares":[],"command":["x","{program}"]}"#,
+            "versionCommand: found \"y\", expected the program that is launched, \"x\"",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","{Memory}","{program}"]}"#,
+            "{Memory}",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"folders":["{scrach}"]}"#,
+            "folders: found {scrach}",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"files":{"f":{"{name}":1}}}"#,
+            "files, f: found {name}",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"files":{"f":[],"f/g":[]}}"#,
+            "f/g below the file f",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"files":{"f":[]},"folders":["f"]}"#,
+            "found f and f",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"files":{"f":[],"f":[]}}"#,
+            "found the member \"f\" twice",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"files":{"f":{"g":[{"h":1,"h":2}]}}}"#,
+            "found the member \"h\" twice",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"files":{"../a":{}}}"#,
             "files",
         ),
         (
-            r#"{"id":"a","declares":[],"command":["x"],"files":{"a":{"b":["{c}"]}}}"#,
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"files":{"a":{"b":["{c}"]}}}"#,
             "files, a",
         ),
         (
-            r#"{"id":"a","declares":[],"command":["x"],"folders":["/a"]}"#,
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"folders":["/a"]}"#,
             "folders",
         ),
         (
-            r#"{"id":"a","declares":[],"command":["x"],"cleanup":[[]]}"#,
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"cleanup":[[]]}"#,
             "cleanup",
         ),
         (
-            r#"{"id":"a","declares":[],"command":["x"],"calibration":["getcup"]}"#,
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"calibration":["getcup"]}"#,
             "getcup",
         ),
         (
-            r#"{"id":"a","declares":[],"command":["x","--y"],"flags":[{"words":["--z"],"reason":"output-only","why":"w"}]}"#,
+            r#"{"id":"a","declares":[],"command":["x","--y","{program}"],"flags":[{"words":["--z"],"reason":"output-only","why":"w"}]}"#,
             "nowhere",
         ),
         (
-            r#"{"id":"a","declares":[],"command":["x","--y","--y"],"flags":[{"words":["--y"],"reason":"output-only","why":"w"}]}"#,
+            r#"{"id":"a","declares":[],"command":["x","--y","--y","{program}"],"flags":[{"words":["--y"],"reason":"output-only","why":"w"}]}"#,
             "twice",
         ),
         (
-            r#"{"id":"a","declares":[],"command":["x","--y","--z"],"flags":[{"words":["--y"],"reason":"output-only","why":"w"}]}"#,
-            "no reason is given for --z",
+            r#"{"id":"a","declares":[],"command":["x","--y","--z","{program}"],"flags":[{"words":["--y"],"reason":"output-only","why":"w"}]}"#,
+            "found none for --z",
         ),
         (
-            r#"{"id":"a","declares":[],"command":["x","--y"],"flags":[{"words":["--y"],"reason":"output-only","why":" "}]}"#,
+            r#"{"id":"a","declares":[],"command":["x","--y","{program}"],"flags":[{"words":["--y"],"reason":"output-only","why":" "}]}"#,
             "why",
         ),
         (
-            r#"{"id":"a","declares":[],"command":["x","--y"],"flags":[{"words":["--y"],"reason":"control","why":"w"}]}"#,
+            r#"{"id":"a","declares":[],"command":["x","--y","{program}"],"flags":[{"words":["--y"],"reason":"control","why":"w"}]}"#,
             "controls",
         ),
         (
-            r#"{"id":"a","declares":[],"command":["x","--y"],"flags":[{"words":["--y"],"reason":"control","controls":["network"],"why":"w"}]}"#,
-            "network stands not",
+            r#"{"id":"a","declares":[],"command":["x","--y","{program}"],"flags":[{"words":["--y"],"reason":"control","controls":["network"],"why":"w"}]}"#,
+            "found network, which stands not",
         ),
         (
-            r#"{"id":"a","declares":[],"command":["x"],"flags":[{"at":"a.json#/b","reason":"output-only","why":"w"}]}"#,
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"flags":[{"at":"a.json#/b","reason":"output-only","why":"w"}]}"#,
             "not there",
         ),
         (
-            r#"{"id":"a","declares":[],"command":["x"],"ablations":{"network":{"replace":[{"words":["y"]}]}}}"#,
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"ablations":{"network":{"replace":[{"words":["y"]}]}}}"#,
             "nowhere",
         ),
         (
-            r#"{"id":"a","declares":[],"command":["x"],"ablations":{"network":{"remove":["a.json#/b"]}}}"#,
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"ablations":{"network":{"remove":["a.json#/b"]}}}"#,
             "not there",
         ),
         (
-            r#"{"id":"a","declares":[],"command":["x\u0000"]}"#,
+            r#"{"id":"a","declares":[],"command":["x\u0000","{program}"]}"#,
             "zero byte",
         ),
         (
-            r#"{"id":"a","declares":[{"control":"net","mechanism":"m"}],"command":["x"]}"#,
+            r#"{"id":"a","declares":[{"control":"net","mechanism":"m"}],"command":["x","{program}"]}"#,
             "net",
         ),
         (
-            r#"{"id":"a","declares":[{"control":"network","mechanism":""}],"command":["x"]}"#,
+            r#"{"id":"a","declares":[{"control":"network","mechanism":""}],"command":["x","{program}"]}"#,
             "network",
         ),
         (
-            r#"{"id":"a","declares":[{"control":"network","mechanism":"m"},{"control":"network","mechanism":"n"}],"command":["x"]}"#,
+            r#"{"id":"a","declares":[{"control":"network","mechanism":"m"},{"control":"network","mechanism":"n"}],"command":["x","{program}"]}"#,
             "twice",
         ),
         (
-            r#"{"id":"a","declares":[],"command":["x"],"ablations":{"network":{}}}"#,
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"ablations":{"network":{}}}"#,
             "ablations, network",
         ),
         (
-            r#"{"id":"a","declares":[],"command":["x"],"ablations":{"network":{"command":["{y}"]}}}"#,
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"ablations":{"network":{"command":["{y}"]}}}"#,
             "ablations, network",
         ),
     ] {

@@ -80,7 +80,7 @@ pub(super) fn problem(word: &str) -> Option<String> {
     if word.contains('\0') {
         return Some("a word holds a zero byte".to_owned());
     }
-    if let Some(name) = placeholders(word).find(|name| !is_known(name)) {
+    if let Some(name) = unknown(word) {
         return Some(format!(
             "found {{{name}}}, which stands for nothing; expected one of those in docs/runtimes.md"
         ));
@@ -91,6 +91,24 @@ pub(super) fn problem(word: &str) -> Option<String> {
             "found each {first} and each {second} in one word; expected one of them"
         )),
     }
+}
+
+/// What stands in braces as a name does, however it is written, and stands for nothing: `{memroy}`, `{Memory}`, `{read_source}`.
+/// Behind a `$` it is the shell's matter.
+pub(super) fn unknown(text: &str) -> Option<&str> {
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
+    text.match_indices('{').find_map(|(at, _)| {
+        let (before, after) = (text.get(..at)?, text.get(at + 1..)?);
+        let (name, _) = after.split_once('}')?;
+        let is_one = name.starts_with(|letter: char| letter.is_ascii_alphabetic());
+        let is_one = is_one && name.chars().all(is_name) && !before.ends_with('$');
+        (is_one && !is_known(name)).then_some(name)
+    })
+}
+
+/// Whether a policy alone says what it stands for.
+pub(super) fn is_of_policy(name: &str) -> bool {
+    ["uid", "gid"].contains(&name) || (LIMITS.contains(&name) && name != "program-folder")
 }
 
 enum Piece<'a> {
@@ -142,18 +160,26 @@ pub(super) struct Values {
 /// Text of a file that cannot be written as it is.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FillError {
-    /// JSON has no such text.
+    /// JSON has no such text; what it is stays unsaid, as it may be a secret.
     #[error("{0} is not UTF-8, which a file of the template needs")]
     NotText(String),
-    /// It would be two lines.
+    /// It would be two lines; likewise.
     #[error("{0} holds a line break, which a line of a file of the template cannot hold")]
     TwoLines(String),
 }
+
+/// One of several, and of what.
+pub(super) type RowOf<'v> = Option<(&'static str, &'v Vec<Vec<u8>>)>;
 
 impl Values {
     /// Says what one thing stands for.
     pub(super) fn set(&mut self, name: &'static str, value: impl Into<Vec<u8>>) {
         self.one.insert(name, value.into());
+    }
+
+    /// Whether it stands for something.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.one.contains_key(name)
     }
 
     /// Adds one of several: its columns as in [`EACH`].
@@ -178,18 +204,27 @@ impl Values {
 
     /// A word: once, several times, or not at all.
     pub(super) fn word(&self, word: &str) -> Vec<Vec<u8>> {
+        let filled = self.filled(word).into_iter();
+        filled.map(|(_, word)| word).collect()
+    }
+
+    /// The same, each with what it is one of.
+    pub(super) fn filled(&self, word: &str) -> Vec<(RowOf<'_>, Vec<u8>)> {
         match groups(word).first() {
-            None => self.fill(word, None).into_iter().collect(),
+            None => {
+                let one = self.fill(word, None);
+                one.map(|one| (None, one)).into_iter().collect()
+            }
             Some(group) => {
-                let rows = self.rows(group).iter();
-                rows.filter_map(|row| self.fill(word, Some((group, row))))
+                let rows = self.rows(group).iter().map(|row| Some((*group, row)));
+                rows.filter_map(|row| Some((row, self.fill(word, row)?)))
                     .collect()
             }
         }
     }
 
     /// A text with everything in its place; `None` where there is nothing to put there.
-    fn fill(&self, text: &str, row: Option<(&str, &Vec<Vec<u8>>)>) -> Option<Vec<u8>> {
+    fn fill(&self, text: &str, row: RowOf<'_>) -> Option<Vec<u8>> {
         let mut filled = Vec::new();
         for piece in pieces(text) {
             match piece {
@@ -200,11 +235,7 @@ impl Values {
         Some(filled)
     }
 
-    fn value<'v>(
-        &'v self,
-        name: &str,
-        row: Option<(&str, &'v Vec<Vec<u8>>)>,
-    ) -> Option<&'v Vec<u8>> {
+    fn value<'v>(&'v self, name: &str, row: RowOf<'v>) -> Option<&'v Vec<u8>> {
         let Some(group) = group(name) else {
             return self.one.get(name);
         };
@@ -224,12 +255,14 @@ impl Values {
     pub(super) fn file(&self, content: &Value) -> Result<Vec<u8>, FillError> {
         if let Some(lines) = lines(content) {
             let mut text = Vec::new();
-            for line in lines.flat_map(|line| self.word(line)) {
-                if line.contains(&b'\n') {
-                    return Err(FillError::TwoLines(shown(&line)));
+            for line in lines {
+                for (row, filled) in self.filled(line) {
+                    if filled.contains(&b'\n') {
+                        return Err(FillError::TwoLines(said(line, row)));
+                    }
+                    text.extend_from_slice(&filled);
+                    text.push(b'\n');
                 }
-                text.extend_from_slice(&line);
-                text.push(b'\n');
             }
             return Ok(text);
         }
@@ -237,12 +270,18 @@ impl Values {
         Ok(filled.to_string().into_bytes())
     }
 
+    /// Whether a member of an object is a limit that the policy does not set.
+    fn lacks_limit(&self, value: &Value) -> bool {
+        let lacks = |text: &str| {
+            let mut limits = placeholders(text).filter(|name| LIMITS.contains(name));
+            limits.any(|name| !self.has(name))
+        };
+        let members = value.as_object().into_iter().flat_map(|all| all.values());
+        members.filter_map(Value::as_str).any(lacks)
+    }
+
     /// `None` where it is not to be there.
-    fn json(
-        &self,
-        value: &Value,
-        row: Option<(&str, &Vec<Vec<u8>>)>,
-    ) -> Result<Option<Value>, FillError> {
+    fn json(&self, value: &Value, row: RowOf<'_>) -> Result<Option<Value>, FillError> {
         Ok(match value {
             Value::Null => None,
             Value::Bool(_) | Value::Number(_) => Some(value.clone()),
@@ -250,7 +289,7 @@ impl Values {
                 None => None,
                 Some(filled) => {
                     let filled = String::from_utf8(filled)
-                        .map_err(|error| FillError::NotText(shown(error.as_bytes())))?;
+                        .map_err(|_| FillError::NotText(said(text, row)))?;
                     let is_alone = placeholder(text).is_some_and(|(_, after)| after.is_empty());
                     let number = filled.parse::<u64>().ok();
                     Some(match number.filter(|_| is_alone && is_number(text)) {
@@ -261,6 +300,8 @@ impl Values {
             },
             Value::Array(all) => {
                 let mut list = Vec::new();
+                // An element that lacks a limit of its own is none: half of it would mean something else.
+                let all = all.iter().filter(|one| !self.lacks_limit(one));
                 for one in all {
                     match each_of(one).filter(|_| row.is_none()) {
                         Some(group) => {
@@ -292,8 +333,13 @@ fn is_number(text: &str) -> bool {
     names.any(|name| LIMITS.contains(&name) || ["uid", "gid"].iter().any(|id| name.ends_with(id)))
 }
 
-fn shown(bytes: &[u8]) -> String {
-    ledger::bytes::canon::escape_bytes(bytes)
+/// What a text of the document stands for, by its name and not by its content.
+fn said(text: &str, row: RowOf<'_>) -> String {
+    let variable = row.filter(|(group, _)| *group == "variable");
+    match variable.and_then(|(_, row)| row.first()) {
+        Some(name) => format!("the variable {}", ledger::bytes::canon::escape_bytes(name)),
+        None => format!("what {text:?} stands for"),
+    }
 }
 
 /// The lines of a file that is a list of texts.
@@ -310,6 +356,18 @@ pub(super) fn texts(value: &Value) -> Vec<&str> {
         Value::Array(all) => all.iter().flat_map(texts).collect(),
         Value::Object(all) => all.values().flat_map(texts).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
+    }
+}
+
+/// Every name of a member in a value.
+pub(super) fn names(value: &Value) -> Vec<&str> {
+    match value {
+        Value::Array(all) => all.iter().flat_map(names).collect(),
+        Value::Object(all) => {
+            let below = all.values().flat_map(names);
+            all.keys().map(String::as_str).chain(below).collect()
+        }
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
     }
 }
 

@@ -61,6 +61,17 @@ fn offline_contains_nothing() {
     try_out(&World::new(), "offline");
 }
 
+/// What a launcher says is seen where its runs say nothing else.
+#[test]
+fn why_nothing_ran_is_said_once() {
+    let world = World::new();
+    let (template, policy) = (fake(&world, "offline"), policy(&world, WHOLE_MS, |_| {}));
+    let rows = format!("--suite {}", rows_of(&world, &["network"]).display());
+    let ran = measure(&world, &template, &policy, &rows).ended(0);
+    let said = "offline: a probe printed nothing; the last on standard error was: cannot fetch the image: network is unreachable";
+    assert_eq!(ran.err.matches(said).count(), 1, "{}", ran.err);
+}
+
 #[test]
 fn crashing_contains_nothing() {
     try_out(&World::new(), "crashing");
