@@ -163,10 +163,13 @@ fn a_helper_that_is_missing_contains_nothing() {
     for check in ["tcp4", "udp", "path", "dns"] {
         table.is(&format!("network/{check}"), SILENCE);
     }
-    // The runtime itself is missing: nothing was executed.
+    // The runtime itself is missing: nothing of it is measured, and that is no pass.
     let gone = serde_json::json!(["no-such-runtime", "{program}", "{arguments}"]);
     let gone = template(&world, "gone", &gone, &["network"]);
-    some(&world, &gone, &["network"]).is("network/tcp4", MISSING);
+    let rows = format!("--suite {}", rows_of(&world, &["network"]).display());
+    let ran = measure(&world, &gone, &policy(&world, LONG_MS, |_| {}), &rows).ended(125);
+    let why = "runtime-missing (no no-such-runtime in PATH)";
+    assert!(ran.err.contains(why), "{ran:#?}");
     // Silently off: it goes on without its helper.
     let script = "no-such-helper 2>/dev/null; exec \"$@\"";
     let off = serde_json::json!(["sh", "-c", script, "off", "{program}", "{arguments}"]);
