@@ -30,8 +30,9 @@ const SILENT: Duration = Duration::from_secs(1);
 pub(super) struct LedgerLock {
     path: PathBuf,
     file: File,
-    /// The ledger's folder; absent where the file system does not lock folders.
-    folder: Option<(PathBuf, File)>,
+    root: PathBuf,
+    /// The ledger's folder, open; absent where the file system does not lock folders.
+    folder: Option<File>,
     /// Says that another writer is waited for; absent when nobody asked for it, and once that was said.
     say_waiting: Option<fn(&Path)>,
 }
@@ -75,6 +76,7 @@ impl LedgerLock {
         let mut lock = Self {
             path,
             file,
+            root: layout.root().to_owned(),
             folder: lockable_folder(layout.root())?,
             say_waiting,
         };
@@ -89,10 +91,19 @@ impl LedgerLock {
     }
 
     /// Waits for the lock. When the file was removed or replaced meanwhile, others lock the new one: so
-    /// does this. Who held the old one may still write: then the folder is waited for.
+    /// does this. Who held the old one may still write: then the folder is waited for. Nothing is held after an error.
     pub(super) fn acquire(&mut self) -> Result<(), FileError> {
+        let acquired = self.acquire_both();
+        if acquired.is_err() {
+            // The error is what there is to say; the kernel lets go of it with this process at the latest.
+            let _ = durable::unlock(&self.file, &self.path);
+        }
+        acquired
+    }
+
+    fn acquire_both(&mut self) -> Result<(), FileError> {
         loop {
-            self.wait()?;
+            wait(&self.file, &self.path, &self.root, &mut self.say_waiting)?;
             let held = durable::inspect(&self.file, &self.path)?;
             let named = durable::inspect_name(&self.path)?;
             if named.is_some_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino())) {
@@ -101,46 +112,14 @@ impl LedgerLock {
             self.file = durable::open_or_create(&self.path)?;
         }
         match &self.folder {
-            Some((path, folder)) => durable::lock(folder, path),
+            Some(folder) => wait(folder, &self.root, &self.root, &mut self.say_waiting),
             None => Ok(()),
         }
     }
 
-    /// Waits for the lock of the file that is open, and says so once when that takes long.
-    fn wait(&mut self) -> Result<(), FileError> {
-        if durable::try_lock(&self.file, &self.path)? {
-            return Ok(());
-        }
-        let Some(say) = self.say_waiting else {
-            return durable::lock(&self.file, &self.path);
-        };
-        let folder = self.path.parent().unwrap_or(&self.path);
-        // flock(2) knows no time limit. Whoever speaks is gone before this returns: no run is begun beside a thread.
-        let (locked, said) = thread::scope(|scope| {
-            let (over, is_over) = channel::<()>();
-            let speak = move || {
-                let late = is_over.recv_timeout(SILENT) == Err(RecvTimeoutError::Timeout);
-                if late {
-                    say(folder);
-                }
-                late
-            };
-            // Where the system gives no thread, the wait is as long and nothing is said.
-            let speaker = thread::Builder::new().spawn_scoped(scope, speak);
-            let locked = durable::lock(&self.file, &self.path);
-            drop(over);
-            let said = speaker.is_ok_and(|speaker| speaker.join().unwrap_or(true));
-            (locked, said)
-        });
-        if said {
-            self.say_waiting = None;
-        }
-        locked
-    }
-
     pub(super) fn release(&self) -> Result<(), FileError> {
         let folder = match &self.folder {
-            Some((path, folder)) => durable::unlock(folder, path),
+            Some(folder) => durable::unlock(folder, &self.root),
             None => Ok(()),
         };
         durable::unlock(&self.file, &self.path)?;
@@ -148,8 +127,44 @@ impl LedgerLock {
     }
 }
 
+/// Waits for the lock of an open file, and says once that another writer of the folder is waited for when that takes long.
+fn wait(
+    file: &File,
+    path: &Path,
+    folder: &Path,
+    say_waiting: &mut Option<fn(&Path)>,
+) -> Result<(), FileError> {
+    if durable::try_lock(file, path)? {
+        return Ok(());
+    }
+    let Some(say) = *say_waiting else {
+        return durable::lock(file, path);
+    };
+    // flock(2) knows no time limit. Whoever speaks is gone before this returns: no run is begun beside a thread.
+    let (locked, said) = thread::scope(|scope| {
+        let (over, is_over) = channel::<()>();
+        let speak = move || {
+            let late = is_over.recv_timeout(SILENT) == Err(RecvTimeoutError::Timeout);
+            if late {
+                say(folder);
+            }
+            late
+        };
+        // Where the system gives no thread, the wait is as long and nothing is said.
+        let speaker = thread::Builder::new().spawn_scoped(scope, speak);
+        let locked = durable::lock(file, path);
+        drop(over);
+        let said = speaker.is_ok_and(|speaker| speaker.join().unwrap_or(true));
+        (locked, said)
+    });
+    if said {
+        *say_waiting = None;
+    }
+    locked
+}
+
 /// The folder, where it can be locked.
-fn lockable_folder(path: &Path) -> Result<Option<(PathBuf, File)>, FileError> {
+fn lockable_folder(path: &Path) -> Result<Option<File>, FileError> {
     let Some(folder) = durable::open_named(path)? else {
         return Ok(None);
     };
@@ -160,7 +175,7 @@ fn lockable_folder(path: &Path) -> Result<Option<(PathBuf, File)>, FileError> {
         Err(error) if does_not_lock_folders(&error) => return Ok(None),
         Err(error) => return Err(error),
     }
-    Ok(Some((path.to_owned(), folder)))
+    Ok(Some(folder))
 }
 
 fn does_not_lock_folders(error: &FileError) -> bool {

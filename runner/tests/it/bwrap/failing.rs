@@ -333,7 +333,7 @@ fn a_program_that_is_another_one_by_now_is_not_recorded_as_the_one_that_was_hash
 
 /// A bubblewrap whose first process goes into namespaces of its own when the gate's process is made already.
 const DECOY: &str = r##"#!/usr/bin/python3
-import ctypes, os, sys
+import ctypes, os, sys, time
 words = sys.argv[1:]
 if words[0] in ("--version", "--help"):
     os.execv(REAL, ["bwrap"] + words)
@@ -375,6 +375,7 @@ if first == 0:
     os.write(say_stands, b"x")
     os.read(number("--block-fd"), 1)
     os.write(let_go, b"x")
+    time.sleep(0.2)  # bubblewrap's own, too, comes to its filters when the gate may run already
     under_filters()
     os.wait()
     os._exit(0)

@@ -31,28 +31,31 @@ fn who_is_kept_waiting_is_told_once() {
     static TOLD: Mutex<Option<Sender<PathBuf>>> = Mutex::new(None);
     let (tell, told) = channel();
     *TOLD.lock().unwrap() = Some(tell);
-    let place = Place::new();
-    place.open();
-    let held = std::fs::File::open(place.dir().join("lock")).unwrap();
-    held.lock().unwrap();
-    std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| {
-            let store = place.try_open_with(|options| {
-                options.say_waiting = Some(|folder| {
-                    let tell = TOLD.lock().unwrap().clone().unwrap();
-                    tell.send(folder.to_owned()).unwrap();
+    // By the file, and by the folder, which somebody holds whose file was removed.
+    for what in ["lock", "."] {
+        let place = Place::new();
+        place.open();
+        let held = std::fs::File::open(place.dir().join(what)).unwrap();
+        held.lock().unwrap();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let store = place.try_open_with(|options| {
+                    options.say_waiting = Some(|folder| {
+                        let tell = TOLD.lock().unwrap().clone().unwrap();
+                        tell.send(folder.to_owned()).unwrap();
+                    });
                 });
+                say(&mut store.unwrap(), "at last")
             });
-            say(&mut store.unwrap(), "at last")
+            // It has nothing yet, and says what it waits for.
+            assert_eq!(told.recv().unwrap(), place.dir(), "{what}");
+            assert_eq!(place.walk().len(), 1);
+            held.unlock().unwrap();
+            assert_eq!(waiter.join().unwrap().sequence.value(), 1);
         });
-        // It has nothing yet, and says what it waits for.
-        assert_eq!(told.recv().unwrap(), place.dir());
-        assert_eq!(place.walk().len(), 1);
-        held.unlock().unwrap();
-        assert_eq!(waiter.join().unwrap().sequence.value(), 1);
-    });
-    assert_eq!(told.try_iter().count(), 0);
-    assert_eq!(place.walk_covered().len(), 2);
+        assert_eq!(told.try_iter().count(), 0, "{what}");
+        assert_eq!(place.walk_covered().len(), 2);
+    }
 }
 
 #[test]
