@@ -9,7 +9,7 @@ use super::events::Events;
 use super::status::status;
 use super::{FAILED, Global, ledger as ledgers, report};
 use crate::run::{Event, Ledger, Observer, Request, Stdin, execute};
-use crate::runtime::template::scratch::take_left;
+use crate::runtime::scratch::take_left;
 
 mod told;
 

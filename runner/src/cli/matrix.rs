@@ -30,7 +30,7 @@ use crate::measure::record::{RecordMatrixError, keep_suite, record};
 use crate::measure::suite::{Loaded, own, third_party};
 use crate::plan::Runtime;
 use crate::run::{Ledger, Stop};
-use crate::runtime::template::scratch::take_left;
+use crate::runtime::scratch::take_left;
 
 mod error;
 mod program;

@@ -10,6 +10,7 @@ mod launch;
 pub mod native;
 mod program;
 mod read_back;
+pub(crate) mod scratch;
 pub mod template;
 pub mod unshare;
 pub mod wasi;

@@ -18,7 +18,6 @@ mod asked;
 mod document;
 mod program;
 mod read;
-pub(crate) mod scratch;
 mod words;
 
 use std::collections::BTreeMap;
@@ -42,10 +41,10 @@ use crate::plan::{
     Answer, Begun, Effect, Intent, Job, Launch, LaunchError, Plan, Program, Reason, Runtime,
     SYSTEM, Streams, Tree, Why,
 };
+use crate::runtime::scratch::Scratch;
 use asked::Asked;
 use document::{Claim, Environment, Way};
 pub use read::ReadTemplateError;
-use scratch::Scratch;
 use words::Values;
 
 /// Least CPU time of which there is a quota, in thousandths of a processor.

@@ -2,6 +2,7 @@
 
 mod podman;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use ledger::facts::execution::Outcome;
@@ -398,12 +399,24 @@ fn without_namespaces_the_tree_ends_with_its_deadline_and_with_its_runner() {
         });
 
         let words = ["sh", "-c", script, "sh", &mark];
-        let mut child = world.exec_command("--best-effort", &words).spawn().unwrap();
+        let own = world.path("temporary");
+        std::fs::create_dir(&own).unwrap();
+        std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o1777)).unwrap();
+        let command = |words: &[&str]| {
+            let mut command = world.exec_command("--best-effort", words);
+            command.env("TMPDIR", &own);
+            command
+        };
+        let mut child = command(&words).spawn().unwrap();
         // The shell itself has it as an argument, too.
         until("the workload runs", || alive(&mark) >= 3);
         child.kill().unwrap();
         child.wait().unwrap();
         until("the tree of a killed runner ends", || alive(&mark) == 0);
+        // Its folder is left, and the next run removes it with its own.
+        assert_eq!(std::fs::read_dir(&own).unwrap().count(), 1);
+        Ran::of(command(&["true"]).output().unwrap()).ended(0);
+        assert_eq!(std::fs::read_dir(&own).unwrap().count(), 0);
     }
     assert!(PATIENCE.as_secs() > 1);
 }

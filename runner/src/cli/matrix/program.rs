@@ -11,7 +11,7 @@ use super::error::MatrixError;
 use crate::measure::arms::{MODULE_NAME, PROGRAM_NAME};
 use crate::measure::program::{MODULE, PROGRAM};
 use crate::runtime::embedded::Embedded;
-use crate::runtime::template::scratch::Scratch;
+use crate::runtime::scratch::Scratch;
 use crate::sys::identity;
 
 /// The probe program and module as files that sandboxes can show: in a folder of their own, named by the program's content. Where

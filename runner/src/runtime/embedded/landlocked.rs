@@ -38,7 +38,7 @@ use crate::mechanism::owners::HostIds;
 use crate::mechanism::seccomp::{Architecture, Beside, Families};
 use crate::mechanism::{Failure, Outcome, Outcomes};
 use crate::plan::{self, Begun, Effect, Job, Launch, LaunchError, Plan, Program, Reason, Streams};
-use crate::runtime::template::scratch::Scratch;
+use crate::runtime::scratch::Scratch;
 use crate::sys::process;
 
 /// The place that a plan calls the workload's own; here it is a folder of the host.

@@ -227,7 +227,7 @@ fn what_is_made_for_a_launch_goes_after_it() {
     let fails = vec![OsString::from("/no/such/program")];
     scratch.arm(vec![fails, command], Vec::new());
     drop(scratch);
-    let left = scratch::take_left();
+    let left = crate::runtime::scratch::take_left();
     assert!(
         left.iter()
             .any(|it| it
