@@ -1,36 +1,34 @@
 //! The workload's own process: made before "go" with everything applied, so that what it will run under
 //! is known and recorded before it runs.
 
-use std::ffi::CString;
+mod becoming;
+mod found;
+
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
-use ledger::bytes::hash::Hasher;
 use ledger::facts::execution::NotExecuted;
 use nix::fcntl::OFlag;
-use nix::sys::resource::{Resource, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use super::OwnTerminal;
 use super::module;
-use super::patience::{is_alone, read_full};
+use super::patience::read_full;
 use super::wire::{Listening, ProgramReport, ProgramSpec, Spec};
-use crate::mechanism::{Failure, Outcomes, group, landlock, seccomp};
-use crate::sys::filter::Instruction;
-use crate::sys::{descriptor, errno_name, fault, filter, identity, process, terminal};
+use crate::mechanism::{Failure, Outcomes, seccomp};
+use crate::sys::process;
+use becoming::{Call, apply, become_workload};
+pub(super) use found::{find, hash, usable};
 
 /// How much likelier than pid 1 the workload is to be killed for lack of memory (proc_pid_oom_score_adj(5)).
 pub(super) const OOM_SCORE: &str = "500";
 /// The same where nothing inside can raise its own, without a /proc that it may write to: as high as it gets.
 const SCORE_WITHOUT_PROC: &str = "1000";
-/// Longest program that is hashed, in bytes. Sparse files have any length; no program is near this one.
-const MAX_HASHED: u64 = 1 << 30;
 /// Longest report of the workload's process, in bytes; a dozen outcomes stay far below.
 const MAX_REPORT: usize = 1 << 20;
 /// Room for a report that is made without asking the kernel for memory.
@@ -221,86 +219,6 @@ impl Prepared {
     }
 }
 
-/// Whether a path could be executed.
-pub(super) fn usable(path: &Path) -> Result<(), nix::errno::Errno> {
-    let metadata = std::fs::metadata(path)
-        .map_err(|error| nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
-    // As execve(2) answers; a pipe or a device is never opened to find out more.
-    if !metadata.is_file() {
-        return Err(nix::errno::Errno::EACCES);
-    }
-    nix::unistd::access(path, nix::unistd::AccessFlags::X_OK)
-}
-
-/// As execvp(3) would, with the workload's own rights: a path as it is, a name along PATH; `usable` looks at each.
-pub(super) fn find(
-    program: &ProgramSpec,
-    usable: &dyn Fn(&Path) -> Result<(), nix::errno::Errno>,
-) -> Result<PathBuf, (NotExecuted, Option<i32>)> {
-    let name = program.argv.first().map(Vec::as_slice).unwrap_or_default();
-    let name = Path::new(std::ffi::OsStr::from_bytes(name));
-    let judge = |errno: nix::errno::Errno| {
-        let reason = match errno {
-            nix::errno::Errno::ENOENT | nix::errno::Errno::ENOTDIR => NotExecuted::NotFound,
-            _ => NotExecuted::NotExecutable,
-        };
-        (reason, Some(errno as i32))
-    };
-    if name.as_os_str().as_bytes().contains(&b'/') {
-        return usable(name).map(|()| name.to_owned()).map_err(judge);
-    }
-    let path = program
-        .environment
-        .iter()
-        .find_map(|variable| variable.strip_prefix(b"PATH="));
-    let mut found = nix::errno::Errno::ENOENT;
-    for folder in path
-        .unwrap_or_default()
-        .split(|byte| *byte == b':')
-        .filter(|folder| !folder.is_empty())
-    {
-        let candidate = Path::new(std::ffi::OsStr::from_bytes(folder)).join(name);
-        match usable(&candidate) {
-            Ok(()) if !name.as_os_str().is_empty() => return Ok(candidate),
-            Ok(()) | Err(nix::errno::Errno::ENOENT | nix::errno::Errno::ENOTDIR) => {}
-            Err(errno) => found = errno,
-        }
-    }
-    Err(judge(found))
-}
-
-/// SHA-256 of a file in hexadecimal; `None` when the workload may not read it, when it is no regular file, when it is
-/// longer than [`MAX_HASHED`], or when the runner is gone.
-pub(super) fn hash(path: &Path, control: &UnixStream) -> Option<String> {
-    // It may have become a pipe since it was found; opening one waits for its other end.
-    let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options.read(true).custom_flags(flags).open(path).ok()?;
-    let metadata = file.metadata().ok()?;
-    if !metadata.is_file() || metadata.len() > MAX_HASHED {
-        return None;
-    }
-    let mut hasher = Hasher::plain();
-    let mut hashed: u64 = 0;
-    let mut buffer = vec![0; 256 << 10];
-    while !is_alone(control) {
-        match file.read(&mut buffer) {
-            Ok(0) => return Some(hasher.finish().to_string()),
-            Ok(count) => {
-                hasher.update(buffer.get(..count)?);
-                hashed += count as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return None,
-        }
-        // It may grow meanwhile.
-        if hashed > MAX_HASHED {
-            return None;
-        }
-    }
-    None
-}
-
 /// This process's own score and what it was, where there will be no /proc by which another process could write its own.
 static OWN_SCORE: OnceLock<(File, String)> = OnceLock::new();
 
@@ -437,195 +355,10 @@ fn read_report(control: &UnixStream, report: &OwnedFd) -> Result<Applied, Failur
     serde_json::from_slice(&text).map_err(|_| Failure::no_effect(attempt))
 }
 
-/// What is passed to execve(2), made before the filter stands.
-struct Call {
-    path: io::Result<CString>,
-    argv: io::Result<Vec<CString>>,
-    environment: io::Result<Vec<CString>>,
-}
-
-impl Call {
-    fn new(program: &ProgramSpec, path: &Path) -> Self {
-        let strings = |list: &[Vec<u8>]| -> io::Result<Vec<CString>> {
-            list.iter()
-                .map(|bytes| CString::new(bytes.as_slice()).map_err(io::Error::from))
-                .collect()
-        };
-        Self {
-            path: CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from),
-            argv: strings(&program.argv),
-            environment: strings(&program.environment),
-        }
-    }
-
-    /// Returns only the error.
-    fn execute(&self) -> i32 {
-        match (&self.path, &self.argv, &self.environment) {
-            (Ok(path), Ok(argv), Ok(environment)) => process::execute(path, argv, environment)
-                .raw_os_error()
-                .unwrap_or(libc::EINVAL),
-            _ => libc::EINVAL,
-        }
-    }
-}
-
-/// Reports, waits for "go" and executes the program; returns only the error. The filter stands already: what is called
-/// from here on, and by the caller after it, is write, read, execve and exit_group, and nothing else. Whoever adds a call
-/// adds it to the list of the embedded runtime's answers: denied, it would fail, or wait for a listener who does not listen yet.
-/// Without `go` the program is executed at once.
-fn become_workload(
-    call: &Call,
-    applied: &Applied,
-    text: &mut Vec<u8>,
-    go: Option<&OwnedFd>,
-    report: &OwnedFd,
-) -> i32 {
-    text.extend_from_slice(&[0; 4]);
-    if serde_json::to_writer(&mut *text, applied).is_err() {
-        return libc::EINVAL;
-    }
-    let length = u32::try_from(text.len() - 4).unwrap_or(u32::MAX);
-    if let Some(head) = text.first_chunk_mut() {
-        *head = length.to_le_bytes();
-    }
-    let mut rest = text.as_slice();
-    while !rest.is_empty() {
-        match nix::unistd::write(report, rest) {
-            Ok(count) => rest = rest.get(count..).unwrap_or_default(),
-            Err(nix::errno::Errno::EINTR) => {}
-            Err(errno) => return errno as i32,
-        }
-    }
-    let Some(go) = go else {
-        return call.execute();
-    };
-    // The end of the pipe without a byte means that pid 1 is gone or was told to end.
-    match nix::unistd::read(go, &mut [0]) {
-        Ok(1) => call.execute(),
-        Ok(_) => libc::EPIPE,
-        Err(errno) => errno as i32,
-    }
-}
-
-/// What holds for the workload alone, the filter last: `reporting`, where that can be had.
-fn apply(
-    spec: &Spec,
-    reporting: Option<&[Instruction]>,
-    own_terminal: Option<&OwnTerminal>,
-    raised: Option<io::Result<()>>,
-    applied: &mut Applied,
-) {
-    let outcomes = &mut applied.outcomes;
-    process::default_signals();
-    // Raising one's own score takes a dumpable process; nothing hostile runs yet.
-    let stands_alone = spec.landlock.as_ref().is_some_and(|it| it.alone.is_some());
-    let text = if stands_alone {
-        SCORE_WITHOUT_PROC
-    } else {
-        OOM_SCORE
-    };
-    let score = raised.unwrap_or_else(|| {
-        identity::set_dumpable(true)
-            .and_then(|()| std::fs::write("/proc/self/oom_score_adj", text))
-            .and_then(|()| identity::set_dumpable(spec.stays_dumpable))
-    });
-    outcomes.note(
-        "oom-score",
-        score.map_err(|error| Failure::call("raise the OOM score", &error)),
-    );
-    if spec.session {
-        let session =
-            identity::new_session().map_err(|error| Failure::call("begin a session", &error));
-        outcomes.note("new-session", session);
-    } else {
-        // Signals that are passed on go to a group.
-        let own = nix::unistd::Pid::from_raw(0);
-        let group = nix::unistd::setpgid(own, own).map_err(io::Error::from);
-        outcomes.note(
-            "process-group",
-            group.map_err(|error| Failure::call("make a process group", &error)),
-        );
-    }
-    if let Some(own) = own_terminal {
-        outcomes.note(
-            "terminal",
-            take_terminal(own, spec.session)
-                .map_err(|error| Failure::call("take the terminal", &error)),
-        );
-    }
-    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
-    if let Err(error) = process::leave_real_time() {
-        let failure = Failure::call("leave real-time scheduling", &error);
-        outcomes.note(group::Resource::Cpu.mechanism(), Err(failure));
-    }
-    if spec.close_descriptors {
-        let closed = descriptor::close_on_exec_from(3);
-        outcomes.note(
-            "close-descriptors",
-            closed.map_err(|error| Failure::call("close descriptors", &error)),
-        );
-    }
-    if let Some(rules) = &spec.landlock {
-        outcomes.note("landlock", landlock::restrict(rules));
-    }
-    if spec.session_keyring {
-        // The session keyring of whoever started the runner holds keys of the host.
-        let own = identity::new_session_keyring();
-        outcomes.note(
-            "session-keyring",
-            own.map_err(|error| Failure::call("join a new session keyring", &error)),
-        );
-    }
-    // After all that opens something here, and before what may deny the call.
-    if let Some(limit) = spec.open_files {
-        let limited = fault::guard("limit-files", || {
-            Ok(setrlimit(Resource::RLIMIT_NOFILE, limit, limit)?)
-        });
-        outcomes.note(
-            "limit-files",
-            limited.map_err(|error| Failure::call(format!("RLIMIT_NOFILE {limit}"), &error)),
-        );
-    }
-    for program in &spec.base {
-        let installed = filter::install("base-filter", program);
-        outcomes.note(
-            "base-filter",
-            installed.map_err(|error| Failure::call("install the base filter", &error)),
-        );
-    }
-    let Some(program) = &spec.seccomp else {
-        return;
-    };
-    // Noted before: once the filter stands, a call for memory may be one that it denies. A failure takes it back.
-    outcomes.note("seccomp", Ok(()));
-    if let Some(reporting) = reporting {
-        match filter::install_reporting("seccomp", reporting) {
-            Ok(number) => {
-                applied.listening = Listening::At { number };
-                return;
-            }
-            Err(error) => applied.listening = Listening::Refused(errno_name(&error)),
-        }
-    }
-    if let Err(error) = filter::install("seccomp", program) {
-        let failure = Failure::call("install the filter", &error);
-        outcomes.note("seccomp", Err(failure));
-    }
-}
-
-fn take_terminal(own: &OwnTerminal, leads_session: bool) -> io::Result<()> {
-    if leads_session {
-        terminal::make_controlling(own.slave.as_fd())?;
-    }
-    nix::unistd::dup2_stdin(&own.slave)?;
-    nix::unistd::dup2_stdout(&own.slave)?;
-    nix::unistd::dup2_stderr(&own.slave)?;
-    debug_assert!(own.slave.as_raw_fd() > 2);
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::ffi::CString;
+
     use super::*;
 
     /// A child that does `act` once it is told to go.
@@ -682,25 +415,5 @@ mod tests {
         assert_eq!(flags(stat), Some(4_194_368));
         assert_eq!(flags(b"7 (a) S 1"), None);
         assert_eq!(flags(b""), None);
-    }
-
-    #[test]
-    fn neither_pipes_nor_endless_files_are_hashed() {
-        let (control, runner) = UnixStream::pair().unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe");
-        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert_eq!(hash(&pipe, &control), None);
-        let long = folder.path().join("long");
-        let file = File::create(&long).unwrap();
-        file.set_len(200 << 30).unwrap();
-        assert_eq!(hash(&long, &control), None);
-        let program = folder.path().join("program");
-        std::fs::write(&program, "abc").unwrap();
-        let found = hash(&program, &control).unwrap();
-        assert!(found.contains("ba7816bf"), "{found}");
-        // Not by closing it: a process that another test makes meanwhile may hold it, too.
-        runner.shutdown(std::net::Shutdown::Both).unwrap();
-        assert_eq!(hash(&program, &control), None);
     }
 }

@@ -1,32 +1,31 @@
 //! What the runtimes that start pid 1 themselves share: making it, its specification and its report.
 
+mod image;
+mod talk;
+mod words;
+
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::Signal;
 
-use crate::init::wire::{
-    self, Listening, ProgramReport, ProgramSpec, Report, Spec, ToInit, TreeReport, WireError,
-};
+use crate::init::wire::{self, Report, Spec, TreeReport, WireError};
 use crate::mechanism::group::{Group, Resource};
 use crate::mechanism::{Failure, Outcomes};
-use crate::plan::{Asked, Begun, Job, LaunchError, Plan, Program, Streams, Waiting, unheard};
+use crate::plan::{Asked, Begun, LaunchError, Streams, Waiting};
 use crate::sys::clone::{self, Child, Image, SpawnError, Stage};
-use crate::sys::deaf::is_deaf;
 use crate::sys::errno_name;
 use crate::sys::identity;
-use crate::sys::mount;
 use crate::sys::notify::Listener;
 use crate::sys::starter::{ForkError, Forked, Starter};
+use image::{image, sealed_mount};
+pub(super) use talk::await_report;
+use talk::exchange;
+pub(super) use words::{as_words, bare, callers_folder, found, program};
 
 /// How long pid 1 may take to build the sandbox, hash the program and report: far more than it takes, unless a call
 /// waits for something that does not come.
@@ -342,139 +341,6 @@ pub(super) fn hand_over<'a>(
     }
 }
 
-/// What pid 1 said in the end, its terminal, and who listens.
-type Said = (Report, Option<OwnedFd>, Result<Listener, String>);
-
-/// Sends the specification; takes the report, and the terminal and the listener that may follow it.
-fn exchange(
-    (control, pid): (&UnixStream, i32),
-    spec: &Spec,
-    group: Option<&Group>,
-    (planted, terminal): (&[OwnedFd], Option<&OwnedFd>),
-    meanwhile: &mut dyn FnMut(),
-    look: impl FnOnce(&TreeReport),
-) -> Result<Said, LaunchError> {
-    let until = Instant::now() + REPORT_WITHIN;
-    let limit = |limit| {
-        let read = control.set_read_timeout(limit);
-        read.and_then(|()| control.set_write_timeout(limit))
-            .map_err(system("limit the wait for pid 1"))
-    };
-    // Of each read and write; where most of the time is spent is the wait for the first byte.
-    limit(Some(REPORT_WITHIN))?;
-    hand_over(control, spec, group, planted.iter().chain(terminal))?;
-    meanwhile();
-    await_report(control, until)?;
-    let tree: TreeReport = wire::receive(control).map_err(|error| before_report(&error))?;
-    if tree.fatal.is_none() {
-        look(&tree);
-    }
-    await_word(control, until, late(spec))?;
-    let mut report: Report = wire::receive(control).map_err(|error| before_report(&error))?;
-    let terminal = if report.terminal {
-        let received = wire::receive_descriptor(control);
-        Some(received.map_err(|error| LaunchError::Step {
-            what: format!("take the terminal: {error}"),
-        })?)
-    } else {
-        None
-    };
-    let mut listener = listen(pid, &report.listening);
-    if let (Err(_), Listening::At { .. }) = (&listener, &report.listening) {
-        // Nothing may run under a filter that hands its calls over to nobody.
-        wire::send(control, &ToInit::DenyYourself).map_err(|error| before_report(&error))?;
-        await_report(control, until)?;
-        report = wire::receive(control).map_err(|error| before_report(&error))?;
-        if let Listening::At { .. } = report.listening {
-            return Err(LaunchError::Step {
-                what: "pid 1 made a filter that was not to be".to_owned(),
-            });
-        }
-    }
-    if report.fatal.is_some() {
-        listener = Err(unheard::NO_FILTER.to_owned());
-    }
-    limit(None)?;
-    Ok((report, terminal, listener))
-}
-
-/// Comes to listen where the workload's process, the only child of `init`, says that it can be done.
-fn listen(init: i32, listening: &Listening) -> Result<Listener, String> {
-    let fetch = |number| {
-        let pid = super::read_back::only_child(init)
-            .ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
-        Listener::fetch(&crate::sys::process::open(pid)?, number)
-    };
-    match listening {
-        Listening::NotAsked => Err(unheard::NO_FILTER.to_owned()),
-        Listening::Refused(errno) => Err(match errno.as_str() {
-            "EBUSY" => unheard::ANOTHER_LISTENER.to_owned(),
-            "EINVAL" => unheard::KERNEL.to_owned(),
-            errno => format!("{}: {errno}", unheard::REFUSED),
-        }),
-        Listening::At { number } => fetch(*number)
-            .map_err(|error| format!("{}: {}", unheard::NOT_PASSED, errno_name(&error))),
-    }
-}
-
-/// What it means that the last report does not come in time.
-const fn late(spec: &Spec) -> &'static str {
-    match spec.order {
-        Some(_) => "the module is not compiled and ready within 60 s",
-        None => LATE,
-    }
-}
-
-/// Waits until pid 1 says something or ends; an operator who has enough, or the limit, ends the wait.
-pub(super) fn await_report(control: &UnixStream, until: Instant) -> Result<(), LaunchError> {
-    await_word(control, until, LATE)
-}
-
-/// The same, with what it means that nothing is said.
-fn await_word(control: &UnixStream, until: Instant, late: &str) -> Result<(), LaunchError> {
-    // Blocked by the run, so that they wait here; where they are not blocked, they end this process themselves.
-    // In a thread that leaves them to another one, none of them.
-    let mut ending = SigSet::empty();
-    if !is_deaf() {
-        ENDING.iter().for_each(|signal| ending.add(*signal));
-    }
-    let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-    let signals = SignalFd::with_flags(&ending, flags)
-        .map_err(|errno| system("receive signals by descriptor")(errno.into()))?;
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(LaunchError::Step {
-                what: late.to_owned(),
-            });
-        }
-        let mut list = [
-            PollFd::new(control.as_fd(), PollFlags::POLLIN),
-            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
-        ];
-        // Rounded up: waking before the moment would only spin.
-        let timeout = PollTimeout::try_from(left.as_millis().saturating_add(1));
-        match poll(&mut list, timeout.unwrap_or(PollTimeout::MAX)) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(errno) => return Err(system("wait for pid 1")(errno.into())),
-        }
-        let [spoke, signal] =
-            list.map(|one| one.revents().is_some_and(|events| !events.is_empty()));
-        if signal
-            && let Some(info) = signals
-                .read_signal()
-                .map_err(|errno| system("receive a signal")(errno.into()))?
-        {
-            return Err(LaunchError::Interrupted {
-                signal: i32::try_from(info.ssi_signo).unwrap_or(libc::SIGTERM),
-            });
-        }
-        if spoke {
-            return Ok(());
-        }
-    }
-}
-
 /// Lets pid 1 end and reap what it has started and that does not end by itself, where no pid namespace does; then ends it.
 pub(super) fn leave(control: &UnixStream, pidfd: &OwnedFd) {
     // It takes this for the runner's end.
@@ -503,156 +369,6 @@ fn or_null(stream: Option<OwnedFd>) -> io::Result<OwnedFd> {
     }
 }
 
-/// This program, so that nobody can write to it through /proc/PID/exe: a read-only mount of the file, made here as
-/// root, else by the child in its mount namespace; a sealed copy in memory where the kernel has no mount_setattr or
-/// where there is no mount namespace.
-fn image(in_user_namespace: bool) -> io::Result<Image> {
-    if !in_user_namespace || !mount::has_set_attributes() {
-        return sealed_copy();
-    }
-    if let Some(mounted) = sealed_mount()? {
-        return Ok(Image::Sealed(mounted));
-    }
-    let path = std::fs::read_link("/proc/self/exe")?;
-    Ok(Image::Path(CString::new(path.into_os_string().into_vec())?))
-}
-
-/// A read-only mount of this program, where this process may make one: root of a container mostly may not.
-fn sealed_mount() -> io::Result<Option<OwnedFd>> {
-    if !nix::unistd::geteuid().is_root() || !mount::has_set_attributes() {
-        return Ok(None);
-    }
-    let tree = match mount::clone_tree(None, c"/proc/self/exe", false) {
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Ok(None),
-        tree => tree?,
-    };
-    let attributes = mount::Attributes {
-        read_only: true,
-        ..mount::Attributes::default()
-    };
-    mount::restrict(tree.as_fd(), attributes, false)?;
-    Ok(Some(tree))
-}
-
-fn sealed_copy() -> io::Result<Image> {
-    use nix::fcntl::{FcntlArg, SealFlag, fcntl};
-    use nix::sys::memfd::{MFdFlags, memfd_create};
-    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-    // Kernels before 6.3 do not know MFD_EXEC and need none.
-    let executable = MFdFlags::from_bits_retain(libc::MFD_EXEC);
-    let copy = memfd_create(c"containment-init", flags | executable)
-        .or_else(|_| memfd_create(c"containment-init", flags))?;
-    let mut to = std::fs::File::from(copy);
-    io::copy(&mut std::fs::File::open("/proc/self/exe")?, &mut to)?;
-    let seals = SealFlag::F_SEAL_SEAL
-        | SealFlag::F_SEAL_SHRINK
-        | SealFlag::F_SEAL_GROW
-        | SealFlag::F_SEAL_WRITE;
-    fcntl(&to, FcntlArg::F_ADD_SEALS(seals))?;
-    // A descriptor that is open for writing cannot be executed (ETXTBSY).
-    let read_only = std::fs::File::open(format!("/proc/self/fd/{}", to.as_raw_fd()))?;
-    Ok(Image::Sealed(read_only.into()))
-}
-
-/// The folder in which a program starts where nothing is moved: the caller's own.
-pub(super) fn callers_folder(job: &Job) -> PathBuf {
-    let asked = job.cwd.clone().or_else(|| job.caller_cwd.clone());
-    asked.unwrap_or_else(|| "/".into())
-}
-
-/// A specification that isolates nothing.
-pub(super) fn bare(plan: &Plan, program: ProgramSpec) -> Spec {
-    Spec {
-        identity: None,
-        root: None,
-        protect: Vec::new(),
-        loopback: false,
-        host_name: false,
-        deny_user_namespaces: false,
-        give_up_privilege: false,
-        session: false,
-        session_keyring: false,
-        close_descriptors: false,
-        open_files: None,
-        base: Vec::new(),
-        seccomp: None,
-        reporting: false,
-        landlock: None,
-        terminal: plan.job.terminal,
-        owns_tree: false,
-        caller_terminal: plan.job.caller_terminal.is_some(),
-        leaves_tree: false,
-        groups: Vec::new(),
-        own_group: false,
-        planted: 0,
-        program: Some(program),
-        stays_dumpable: false,
-        launcher: None,
-        order: None,
-        fault: crate::sys::fault::text(),
-    }
-}
-
-/// Variables as execve(2) takes them.
-pub(super) fn as_words(environment: &[(std::ffi::OsString, std::ffi::OsString)]) -> Vec<Vec<u8>> {
-    let all = environment.iter();
-    all.map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat())
-        .collect()
-}
-
-/// What pid 1 is to run.
-pub(super) fn program(plan: &Plan) -> ProgramSpec {
-    ProgramSpec {
-        argv: plan
-            .job
-            .argv
-            .iter()
-            .map(|argument| argument.as_bytes().to_vec())
-            .collect(),
-        environment: as_words(&plan.environment),
-        cwd: plan.cwd.clone(),
-    }
-}
-
-/// The program as it stands in the effect.
-pub(super) fn found(plan: &Plan, report: Option<&ProgramReport>) -> Program {
-    use ledger::bytes::canon::escape_bytes;
-    use ledger::facts::execution::NotExecuted;
-    let asked = plan
-        .job
-        .argv
-        .first()
-        .map(|name| escape_bytes(name.as_bytes()))
-        .unwrap_or_default();
-    match report {
-        Some(ProgramReport::Found { path, sha256 }) => Program::Found {
-            path: escape_bytes(path.as_os_str().as_bytes()),
-            sha256: sha256.as_deref().and_then(|hash| hash.parse().ok()),
-        },
-        Some(ProgramReport::Unusable {
-            reason,
-            errno,
-            what,
-        }) => {
-            let path = if *reason == NotExecuted::LaunchFailed {
-                what.clone()
-            } else {
-                asked
-            };
-            Program::Unusable {
-                path,
-                reason: *reason,
-                errno: *errno,
-            }
-        }
-        None => Program::Unusable {
-            path: asked,
-            reason: NotExecuted::LaunchFailed,
-            errno: None,
-        },
-    }
-}
-
 /// The same streams once more, for a start that may have to be tried again.
 pub(super) fn again(streams: &Streams) -> Result<Streams, LaunchError> {
     let again = |stream: &Option<OwnedFd>| stream.as_ref().map(OwnedFd::try_clone).transpose();
@@ -664,29 +380,4 @@ pub(super) fn again(streams: &Streams) -> Result<Streams, LaunchError> {
         })
     };
     copy().map_err(system("copy descriptors"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_wait_for_a_report_ends_with_a_signal_a_limit_or_a_word() {
-        let far = Instant::now() + REPORT_WITHIN;
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let error = await_report(&ours, Instant::now()).unwrap_err();
-        assert!(error.to_string().contains("in time"), "{error}");
-
-        // Of this thread alone.
-        let mut blocked = SigSet::empty();
-        blocked.add(Signal::SIGTERM);
-        blocked.thread_block().unwrap();
-        nix::sys::signal::raise(Signal::SIGTERM).unwrap();
-        let error = await_report(&ours, far).unwrap_err();
-        let signal = libc::SIGTERM;
-        assert!(matches!(error, LaunchError::Interrupted { signal: found } if found == signal));
-
-        drop(theirs);
-        await_report(&ours, far).unwrap();
-    }
 }

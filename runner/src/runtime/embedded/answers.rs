@@ -9,7 +9,7 @@ use crate::mechanism::owners::{self, HostIds};
 use crate::mechanism::seccomp::Architecture;
 use crate::plan::{Answer, Intent, Job, Reason, Why};
 
-/// What the workload's process calls between the filter and its program (`init/workload.rs`, `become_workload`): without
+/// What the workload's process calls between the filter and its program (`init/workload/becoming.rs`, `become_workload`): without
 /// one of them nothing can be started.
 const LAUNCH_CALLS: [&str; 4] = ["execve", "exit_group", "read", "write"];
 
