@@ -38,7 +38,7 @@ OURS = {
 MALFORMED_IN_FORM = {"blank_line_in_middle", "invalid_utf8"}
 MALFORMED_IN_MEANING = {"integer_above_2_53", "time_with_offset", "time_without_micros", "unknown_field", "unknown_field_in_body",
                         "violations_after_the_end", "violations_listed_and_unmeasured", "violations_not_executed", "violations_of_no_call",
-                        "violations_seven_arguments"}
+                        "violations_seven_arguments", "violations_partly_heard_of_none", "runtime_of_no_template"}
 
 
 def expected_bad(name, any_of):

@@ -112,7 +112,10 @@ impl Body {
     /// What in it contradicts the rest; `None` when it is in order.
     fn disorder(&self) -> Option<&'static str> {
         match self {
-            Self::Start(start) => start.controls.disorder(),
+            Self::Start(start) => {
+                let controls = start.controls.disorder();
+                controls.or_else(|| start.runtime.disorder())
+            }
             Self::Execution(execution) => execution.disorder(),
             Self::Probe(probe) => probe.disorder(),
             Self::Matrix(matrix) => matrix.disorder(),

@@ -87,6 +87,7 @@ struct Check {
 #[derive(Debug, Serialize)]
 struct Denied {
     heard: u64,
+    partly: u64,
     unheard: u64,
     calls: Vec<DeniedCall>,
 }
@@ -109,6 +110,7 @@ impl Denied {
         };
         Self {
             heard: denials.heard,
+            partly: denials.partly,
             unheard: denials.unheard,
             calls: denials.calls.iter().map(call).collect(),
         }

@@ -114,6 +114,30 @@ impl RuntimeUsed {
     /// `id` are two runtimes.
     pub const TEMPLATE: &'static str = "template:";
 
+    /// Names of the runtimes that are no template's.
+    pub const BUILT_IN: [&'static str; 5] = ["embedded", "native", "bwrap", "unshare", "wasi"];
+    /// Those of them that host facts may make do with less.
+    const TIERED: [&'static str; 3] = ["embedded", "bwrap", "unshare"];
+
+    /// What in it contradicts itself; `None` when it is in order.
+    #[must_use]
+    pub fn disorder(&self) -> Option<&'static str> {
+        if self.tier.is_some() && !Self::TIERED.contains(&self.id.as_str()) {
+            return Some("tier stands only with the runtimes embedded, bwrap and unshare");
+        }
+        let (version, document) = self.version.split_once(Self::TEMPLATE)?;
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let is_one = document.len() == 16 && document.bytes().all(is_digit);
+        if !is_one || version.trim_end().is_empty() || !version.ends_with(' ') {
+            return Some(
+                "version of a template is its program's, a blank, `template:` and 16 digits of SHA-256",
+            );
+        }
+        Self::BUILT_IN
+            .contains(&self.id.as_str())
+            .then_some("version names no template of a runtime that is built in")
+    }
+
     /// What tells it from others of the same `id` that another matrix is of: its tier, or the document of a template.
     #[must_use]
     pub fn kind(&self) -> Option<&str> {
@@ -186,6 +210,9 @@ impl Execution {
             Some(_) if self.unheard().is_some() => {
                 Some("violations are listed or unmeasured, and not both")
             }
+            None if self.is_partly_heard() => {
+                Some("outer-filter stands only beside violations that are listed")
+            }
             Some(List::Inline(list)) => {
                 let mut order = InOrder::within(self.result.duration_us);
                 list.iter().find_map(|violation| order.take(violation))
@@ -195,11 +222,27 @@ impl Execution {
         self.result.disorder().or(denied)
     }
 
+    /// What stands beside [`Self::violations`] under `unmeasured` where the list need not be all: a filter around the runner denies
+    /// a call before anybody hears of it.
+    pub const OUTER_FILTER: &'static str = "outer-filter";
+
     /// Why nobody knows what was denied, where it says so.
     #[must_use]
     pub fn unheard(&self) -> Option<&str> {
-        let unmeasured = self.unmeasured.as_deref().unwrap_or_default();
-        let about = unmeasured.iter().find(|it| it.field == "violations");
+        let mut about = self.about_violations();
+        about.find(|reason| *reason != Self::OUTER_FILTER)
+    }
+
+    /// Whether it says that more may have been denied than is listed.
+    #[must_use]
+    pub fn is_partly_heard(&self) -> bool {
+        self.about_violations()
+            .any(|reason| reason == Self::OUTER_FILTER)
+    }
+
+    fn about_violations(&self) -> impl Iterator<Item = &str> {
+        let unmeasured = self.unmeasured.as_deref().unwrap_or_default().iter();
+        let about = unmeasured.filter(|it| it.field == "violations");
         about.map(|it| it.reason.as_str())
     }
 }
@@ -513,6 +556,17 @@ mod tests {
         let mut both = good.clone();
         both.unmeasured = of("violations");
         assert_eq!(both.unheard(), Some("r"));
+        let outer = |from: &Execution| {
+            let mut changed = from.clone();
+            changed.unmeasured = of("violations");
+            changed.unmeasured.as_mut().unwrap()[0].reason = "outer-filter".to_owned();
+            changed
+        };
+        let partly = outer(&good);
+        assert_eq!((partly.disorder(), partly.unheard()), (None, None));
+        assert!(partly.is_partly_heard() && !good.is_partly_heard());
+        let mut nothing = outer(&good);
+        nothing.violations = None;
         let mut late = good.clone();
         late.result.duration_us = Some(U53::from(999));
         let mut never = good.clone();
@@ -522,7 +576,51 @@ mod tests {
         };
         let mut none = never.clone();
         none.violations = Some(List::Inline(Vec::new()));
-        for bad in [both, late, never, none] {
+        for bad in [both, late, never, none, nothing] {
+            assert!(bad.disorder().is_some(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_runtime_has_a_tier_or_a_document_or_neither() {
+        let used = |id: &str, tier: Option<&str>, version: &str| RuntimeUsed {
+            id: id.to_owned(),
+            launch: None,
+            sha256: None,
+            tier: tier.map(str::to_owned),
+            version: version.to_owned(),
+        };
+        let document = "1.1.5 template:0f1e2d3c4b5a6978";
+        for good in [
+            used("embedded", Some("full"), "0.1.0"),
+            used("embedded", None, "0.1.0"),
+            used("bwrap", Some("full"), "0.8.0"),
+            used("native", None, "0.1.0"),
+            used("runc", None, document),
+            used("runc", None, "none template:0f1e2d3c4b5a6978"),
+            // What wrote it knew no documents.
+            used("runc", None, "1.1.5"),
+        ] {
+            assert_eq!(good.disorder(), None, "{good:?}");
+        }
+        for bad in [
+            used("runc", Some("full"), document),
+            used("wasi", Some("full"), "48"),
+            used("native", Some("full"), "0.1.0"),
+            used("embedded", None, document),
+            used("wasi", None, document),
+            used("runc", None, "1.1.5 template:0f1e"),
+            used("runc", None, "1.1.5 template:0F1E2D3C4B5A6978"),
+            used("runc", None, "1.1.5 template:0f1e2d3c4b5a69780"),
+            used("runc", None, "1.1.5template:0f1e2d3c4b5a6978"),
+            used("runc", None, "template:0f1e2d3c4b5a6978"),
+            used("runc", None, " template:0f1e2d3c4b5a6978"),
+            used(
+                "runc",
+                None,
+                &format!("{document} template:0f1e2d3c4b5a6978"),
+            ),
+        ] {
             assert!(bad.disorder().is_some(), "{bad:?}");
         }
     }

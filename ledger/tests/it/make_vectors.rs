@@ -298,6 +298,13 @@ fn run(openings: Vec<Opened>, end: Option<Opened>, exit_code: u8, verdict: Verdi
     maker
 }
 
+fn outer_filter() -> Unmeasured {
+    Unmeasured {
+        field: "violations".to_owned(),
+        reason: Execution::OUTER_FILTER.to_owned(),
+    }
+}
+
 fn all() -> Vec<(&'static str, Files)> {
     let opened = || vec![start_opening(argv())];
     let words = ["report", "--from", "sales.tsv"]
@@ -367,7 +374,29 @@ fn all() -> Vec<(&'static str, Files)> {
             run(opened(), Some(end_opening()), 1, Verdict::AsRequested)
                 .files(10, &["verdict-mismatch"]),
         ),
+        (
+            "runtime_of_no_template",
+            denied(10, &["record-malformed"], &|start, end| {
+                start.runtime.id = "runc".to_owned();
+                start.runtime.tier = None;
+                start.runtime.version = "1.1.5 template:0F1E2D3C4B5A6978".to_owned();
+                end.violations = None;
+            }),
+        ),
         ("violations_valid", denied(0, &[], &|_, _| {})),
+        (
+            "violations_partly_heard",
+            denied(0, &[], &|_, end| {
+                end.unmeasured = Some(vec![outer_filter()])
+            }),
+        ),
+        (
+            "violations_partly_heard_of_none",
+            denied(10, &["record-malformed"], &|_, end| {
+                end.violations = None;
+                end.unmeasured = Some(vec![outer_filter()]);
+            }),
+        ),
         (
             "violations_after_the_end",
             malformed(&|list, _| list[1].first_us = U53::from(41_235)),

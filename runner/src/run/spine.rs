@@ -30,6 +30,7 @@ use crate::host::GatherHostError;
 use crate::mechanism::group::{Figures, Group};
 use crate::plan::{self, Launch, Plan, Program};
 use crate::sys::fault;
+use crate::sys::filter;
 use crate::sys::process::{self, Ended};
 
 /// Runs a workload and records it.
@@ -213,10 +214,15 @@ pub fn execute(
     let denied = match violations {
         // What never ran called nothing.
         _ if result.outcome == Outcome::NotExecuted => None,
-        Ok(denied) => Some(denied),
+        Ok(denied) => {
+            // Of two answers the kernel takes the stricter one, and that is never the one that asks.
+            if filter::is_under_one() {
+                unmeasured.push(about_violations(Execution::OUTER_FILTER));
+            }
+            Some(denied)
+        }
         Err(reason) => {
-            let field = "violations".to_owned();
-            unmeasured.push(Unmeasured { field, reason });
+            unmeasured.push(about_violations(reason));
             None
         }
     };
@@ -345,6 +351,14 @@ pub(crate) fn end(launch: &Launch) {
 }
 
 /// Waits for the processes of a launch that nobody has waited for yet.
+/// Why it is not known, or not all known, what was denied.
+fn about_violations(reason: impl Into<String>) -> Unmeasured {
+    Unmeasured {
+        field: "violations".to_owned(),
+        reason: reason.into(),
+    }
+}
+
 fn reap(init: &OwnedFd, leaving: Option<&OwnedFd>) {
     for one in [Some(init), leaving].into_iter().flatten() {
         // ECHILD: reaped before.

@@ -25,6 +25,15 @@ struct Program {
     filter: *const Instruction,
 }
 
+/// Whether this thread is under a filter already, and with it all that it starts; also where that cannot be known (`PR_GET_SECCOMP`,
+/// prctl(2): a filter may deny the question).
+#[must_use]
+pub fn is_under_one() -> bool {
+    // SAFETY: an option without pointers; the kernel reads no memory of this process.
+    let mode = unsafe { libc::prctl(libc::PR_GET_SECCOMP) };
+    mode != 0
+}
+
 /// Puts a filter on this thread in the name of a mechanism; the thread must have no_new_privs set.
 ///
 /// # Errors

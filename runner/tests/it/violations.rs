@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ledger::facts::execution::{Execution, Outcome, Violation, Word};
 use ledger::facts::list::List;
 use ledger::record::Body;
+use runner::sys::filter::{self, Instruction};
 
 use crate::evidence::Run;
 use crate::matrix::some_rows;
@@ -50,7 +51,8 @@ fn reason(run: &Run) -> &str {
 /// Whether this kernel, and whoever put this test under a filter, let calls be handed over at all.
 fn heard(test: &str, run: &Run) -> bool {
     let unmeasured = run.execution.unmeasured.as_deref().unwrap_or_default();
-    let why = unmeasured.iter().find(|it| it.field == "violations");
+    let mut why = unmeasured.iter().filter(|it| it.field == "violations");
+    let why = why.find(|it| it.reason != Execution::OUTER_FILTER);
     if let Some(why) = why {
         skip(test, &why.reason);
     }
@@ -357,16 +359,23 @@ fn where_the_descriptor_cannot_be_had_the_filter_denies_by_itself() {
     assert_eq!(reason(&world.last()), "listener-not-passed: EPERM");
 }
 
-/// A filter that denies nothing and has a listener, as some container engines put one around this program.
+const fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> Instruction {
+    Instruction { code, jt, jf, k }
+}
+
+/// Ends a filter (BPF_RET | BPF_K).
+const fn answer(k: u32) -> Instruction {
+    instruction(0x06, 0, 0, k)
+}
+
+/// A filter around this program, as some container engines put one there, with a listener or without.
 #[allow(unsafe_code, reason = "a filter is installed between fork and exec")]
-fn under_a_listener(command: &mut std::process::Command) {
+fn under_a_filter(
+    command: &mut std::process::Command,
+    program: Vec<Instruction>,
+    has_listener: bool,
+) {
     use std::os::unix::process::CommandExt as _;
-    let allow = [runner::sys::filter::Instruction {
-        code: 0x06,
-        jt: 0,
-        jf: 0,
-        k: libc::SECCOMP_RET_ALLOW,
-    }];
     // SAFETY: two system calls; nothing is allocated. The descriptor stays where it is until exec, and the filter's listener is
     // known to the kernel by the filter.
     unsafe {
@@ -374,7 +383,10 @@ fn under_a_listener(command: &mut std::process::Command) {
             if !is_root() {
                 nix::sys::prctl::set_no_new_privs()?;
             }
-            let number = runner::sys::filter::install_reporting("seccomp", &allow)?;
+            if !has_listener {
+                return filter::install("seccomp", &program);
+            }
+            let number = filter::install_reporting("seccomp", &program)?;
             // Kept, so that the filter goes on to have a listener.
             if libc::fcntl(number, libc::F_SETFD, 0) < 0 {
                 return Err(std::io::Error::last_os_error());
@@ -390,7 +402,7 @@ fn below_another_listener_the_filter_denies_by_itself() {
     let policy = world.policy(|_| {});
     let flags = format!("--runtime embedded -P {}", policy.display());
     let mut command = command_inside(&world, &flags, &["getcpu", "getpid"]);
-    under_a_listener(&mut command);
+    under_a_filter(&mut command, vec![answer(libc::SECCOMP_RET_ALLOW)], true);
     let ran = match command.output() {
         Ok(output) => Ran::of(output),
         Err(error) => return skip("below_another_listener", error),
@@ -401,6 +413,63 @@ fn below_another_listener_the_filter_denies_by_itself() {
     let run = world.last();
     assert!(run.declares("syscalls"), "{:?}", run.reason("syscalls"));
     assert_eq!(reason(&run), "another-listener");
+}
+
+/// The kernel takes its answer, and asks nobody.
+#[test]
+fn what_an_outer_filter_denies_is_not_heard_and_the_list_says_that_it_is_not_all() {
+    let world = ready!();
+    let policy = world.policy(|_| {});
+    let flags = format!("--runtime embedded -P {}", policy.display());
+    let denied = u32::try_from(libc::SYS_bpf).unwrap();
+    let outer = vec![
+        // The call's number (BPF_LD | BPF_W | BPF_ABS), and whether it is that one (BPF_JMP | BPF_JEQ | BPF_K).
+        instruction(0x20, 0, 0, 0),
+        instruction(0x15, 0, 1, denied),
+        answer(libc::SECCOMP_RET_ERRNO | u32::try_from(libc::EPERM).unwrap()),
+        answer(libc::SECCOMP_RET_ALLOW),
+    ];
+    // Unless this test, too, runs under one.
+    let bare = if filter::is_under_one() {
+        "outer-filter"
+    } else {
+        ""
+    };
+    for (outer, expected) in [(Some(outer), "outer-filter"), (None, bare)] {
+        let is_under_one = outer.is_some();
+        let mut command = command_inside(&world, &flags, &["bpf", "ptrace", "getpid"]);
+        if let Some(outer) = outer {
+            under_a_filter(&mut command, outer, false);
+        }
+        let ran = match command.output() {
+            Ok(output) => Ran::of(output),
+            Err(error) => return skip("what_an_outer_filter_denies", error),
+        };
+        let answers = answers(&ran);
+        assert_eq!(
+            (&answers["bpf"][..], &answers["ptrace"][..]),
+            ("EPERM", "EPERM")
+        );
+        let run = world.last();
+        if !heard("what_an_outer_filter_denies", &run) {
+            return;
+        }
+        let list = listed(&world, &run.execution);
+        assert_eq!(counts(&list).contains_key("bpf"), !is_under_one, "{list:?}");
+        assert_eq!(counts(&list)["ptrace"], 1);
+        let unmeasured = run.execution.unmeasured.clone().unwrap_or_default();
+        let mut said = unmeasured.iter().filter(|it| it.field == "violations");
+        assert_eq!(said.next().map_or("", |it| it.reason.as_str()), expected);
+        assert!(said.next().is_none());
+    }
+    if let Some(verify) = verifier() {
+        let verdict = verdict(verify, &world.ledger(), None);
+        let denied = &verdict.document["denied"];
+        assert_eq!(
+            (&denied["heard"], &denied["partly"]),
+            (&2.into(), &1.into())
+        );
+    }
 }
 
 #[test]

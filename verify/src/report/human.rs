@@ -170,6 +170,13 @@ impl Report {
             self.text,
             "\ndenied system calls in {heard} (probes not counted): {what}"
         )?;
+        if denials.partly > 0 {
+            let partly = denials.partly;
+            write!(
+                self.text,
+                "; in {partly} of them a filter around the runner may have denied more"
+            )?;
+        }
         if denials.unheard > 0 {
             let others = counted(denials.unheard, "other run", "other runs");
             write!(self.text, "; of {others} it is not known")?;

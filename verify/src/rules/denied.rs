@@ -33,6 +33,8 @@ pub struct Denied {
 pub struct Denials {
     /// Runs that were listened to, those of probes left out.
     pub heard: u64,
+    /// Those of them of which more may have been denied than they list: a filter stood around the runner.
+    pub partly: u64,
     /// Runs of which nobody knows what was denied in them, those left out that never ran.
     pub unheard: u64,
     /// What was denied most often first.
@@ -43,6 +45,7 @@ pub struct Denials {
 #[derive(Debug, Default)]
 pub(super) struct Listening {
     heard: u64,
+    partly: u64,
     unheard: u64,
     calls: BTreeMap<String, Denied>,
     silent: Option<Seen>,
@@ -86,6 +89,7 @@ impl Listening {
             return;
         };
         self.heard += 1;
+        self.partly += u64::from(execution.is_partly_heard());
         for violation in list {
             let denied = match self.calls.get_mut(&violation.call) {
                 Some(denied) => denied,
@@ -117,6 +121,7 @@ impl Listening {
         calls.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.call.cmp(&b.call)));
         Denials {
             heard: self.heard,
+            partly: self.partly,
             unheard: self.unheard,
             calls,
         }

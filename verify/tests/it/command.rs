@@ -298,6 +298,7 @@ fn what_was_denied_is_shown_to_who_asks_most_often_first() {
         serde_json::json!({
             "calls": [call("ptrace", 3), call("unnamed", 2), call("keyctl", 1)],
             "heard": 1,
+            "partly": 0,
             "unheard": 0
         })
     );

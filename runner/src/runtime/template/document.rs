@@ -19,8 +19,6 @@ pub(super) const OBJECTS: [&[&str]; 6] = [
     &["flags", "*"],
     &["ran", "*"],
 ];
-/// Names of the runtimes that are built in.
-const TAKEN: [&str; 6] = ["auto", "embedded", "native", "bwrap", "unshare", "wasi"];
 /// Longest text of one control.
 const MAX_TEXT: usize = 200;
 
@@ -256,7 +254,7 @@ fn check_id(id: &str) -> Result<(), Wrong> {
         let expected = "expected a letter, then letters, digits and `-`, all small, at most 64";
         return wrong("id", format!("found {id:?}, {expected}"));
     }
-    if TAKEN.contains(&id) {
+    if id == "auto" || RuntimeUsed::BUILT_IN.contains(&id) {
         let what = format!("found {id:?}, a runtime that is built in; expected another name");
         return wrong("id", what);
     }

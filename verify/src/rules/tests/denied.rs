@@ -84,6 +84,30 @@ fn who_listens_says_what_was_denied_or_why_that_is_not_known() {
 }
 
 #[test]
+fn a_list_of_a_run_below_an_outer_filter_is_said_not_to_be_all() {
+    let outer = |end: &mut Execution| {
+        end.unmeasured = Some(vec![Unmeasured {
+            field: "violations".to_owned(),
+            reason: "outer-filter".to_owned(),
+        }]);
+    };
+    let mut maker = Maker::new();
+    run(&mut maker, "embedded", |_, end| {
+        end.violations = Some(List::Inline(vec![denied("ptrace", 1)]));
+        outer(end);
+    });
+    listed(&mut maker, "embedded", vec![]);
+    assert_eq!(maker.told(), (vec![], 0));
+    let denials = maker.verify().denials;
+    assert_eq!((denials.heard, denials.partly, denials.unheard), (2, 1, 0));
+    let mut maker = Maker::new();
+    run(&mut maker, "embedded", |_, end| outer(end));
+    // Its start has no end then.
+    let codes = vec![Code::RecordMalformed, Code::RunUnfinished];
+    assert_eq!(maker.told(), (codes, 10));
+}
+
+#[test]
 fn a_list_in_a_blob_is_held_against_its_run_as_any_other() {
     let in_blob = |list: &[Violation]| {
         let mut maker = Maker::new();
@@ -141,6 +165,7 @@ fn what_was_denied_is_added_up_and_the_most_frequent_comes_first() {
     });
     let expected = Denials {
         heard: 2,
+        partly: 0,
         unheard: 1,
         calls: calls.to_vec(),
     };
