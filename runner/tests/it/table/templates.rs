@@ -122,6 +122,20 @@ impl Sandbox {
         Err(format!("{} {}: {last}", self.programs[0], words[0]))
     }
 
+    /// A measurement that had the time it needs. A daemon's client may lose the end of what a container printed where the machine is
+    /// busy: then the probe has said nothing, which is measured again, too.
+    fn calm(&self, measure: impl Fn() -> Table) -> Table {
+        let mut table = Table::calm(&measure);
+        for _ in 0..3 {
+            let silent = |cell: &super::Cell| cell.reason == "no-output";
+            if self.daemon.is_none() || !table.cells.values().any(silent) {
+                break;
+            }
+            table = Table::calm(&measure);
+        }
+        table
+    }
+
     /// Declared cells that come to something else than `contained`, with the daemon that there is.
     fn others(&self) -> Vec<(&'static str, super::Came)> {
         let mut others = self.others.to_vec();
@@ -168,7 +182,7 @@ impl Sandbox {
         let has_deadline = declared.iter().any(|one| one["control"] == "timeout");
         let rows = suite(world, |row| has_deadline || row["control"] != "timeout");
         let more = format!("--suite {}", rows.display());
-        let table = Table::calm(|| Table::of(&measure(world, &template, policy, &more).ended(0)));
+        let table = self.calm(|| Table::of(&measure(world, &template, policy, &more).ended(0)));
         let mut wrong = Vec::new();
         let others = self.others();
         for (id, cell) in table.cells.iter().filter(|(_, cell)| cell.declared) {
@@ -233,7 +247,7 @@ impl Sandbox {
         });
         let more = format!("--no-baseline --suite {}", rows.display());
         let template = written(world, &document);
-        let table = Table::calm(|| Table::of(&measure(world, &template, policy, &more).ended(0)));
+        let table = self.calm(|| Table::of(&measure(world, &template, policy, &more).ended(0)));
         let found = table.cells.iter();
         let found = found.filter(|(_, cell)| cell.verdict == "false-guarantee");
         let found: BTreeSet<&str> = found.map(|(id, _)| id.as_str()).collect();
