@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::{Table, UNAVAILABLE, measure, policy, suite, told};
-use crate::world::{World, is_root, program, skip};
+use crate::world::{Ran, World, is_root, program, skip};
 
 /// A sandbox, and what its matrix shows.
 struct Sandbox {
@@ -122,16 +122,34 @@ impl Sandbox {
         Err(format!("{} {}: {last}", self.programs[0], words[0]))
     }
 
-    /// A measurement that had the time it needs. A daemon's client may lose the end of what a container printed where the machine is
-    /// busy: then the probe has said nothing, which is measured again, too.
-    fn calm(&self, measure: impl Fn() -> Table) -> Table {
-        let mut table = Table::calm(&measure);
-        for _ in 0..3 {
-            let silent = |cell: &super::Cell| cell.reason == "no-output";
-            if self.daemon.is_none() || !table.cells.values().any(silent) {
+    /// How often is asked again what a daemon had no time for.
+    const fn again(&self) -> usize {
+        if self.daemon.is_some() { 3 } else { 0 }
+    }
+
+    /// A measurement. Where the machine is busy a daemon may not say its version in time: then it is asked again.
+    fn answered(&self, measure: impl Fn() -> Ran) -> Table {
+        let mut ran = measure();
+        for _ in 0..self.again() {
+            if ran.code != Some(125) || !ran.err.contains("gives no answer within") {
                 break;
             }
-            table = Table::calm(&measure);
+            ran = measure();
+        }
+        Table::of(&ran.ended(0))
+    }
+
+    /// One that had the time it needs. Where the machine is busy a daemon's client may lose the end of what a container printed, and the
+    /// probe has said nothing: that is measured again, too.
+    fn calm(&self, measure: impl Fn() -> Ran) -> Table {
+        let calm = || Table::calm(|| self.answered(&measure));
+        let mut table = calm();
+        for _ in 0..self.again() {
+            let silent = |cell: &super::Cell| cell.reason == "no-output";
+            if !table.cells.values().any(silent) {
+                break;
+            }
+            table = calm();
         }
         table
     }
@@ -167,8 +185,8 @@ impl Sandbox {
         }
         let rows = suite(world, |row| row["control"] == "environment");
         let more = format!("--no-baseline --suite {}", rows.display());
-        let ran = measure(world, &written(world, &self.document()), policy, &more);
-        let table = Table::of(&ran.ended(0));
+        let template = written(world, &self.document());
+        let table = self.answered(|| measure(world, &template, policy, &more));
         let cell = table.cell("environment/inherited");
         (cell.reason == "no-output").then(|| cell.detail.clone())
     }
@@ -182,7 +200,7 @@ impl Sandbox {
         let has_deadline = declared.iter().any(|one| one["control"] == "timeout");
         let rows = suite(world, |row| has_deadline || row["control"] != "timeout");
         let more = format!("--suite {}", rows.display());
-        let table = self.calm(|| Table::of(&measure(world, &template, policy, &more).ended(0)));
+        let table = self.calm(|| measure(world, &template, policy, &more));
         let mut wrong = Vec::new();
         let others = self.others();
         for (id, cell) in table.cells.iter().filter(|(_, cell)| cell.declared) {
@@ -247,7 +265,7 @@ impl Sandbox {
         });
         let more = format!("--no-baseline --suite {}", rows.display());
         let template = written(world, &document);
-        let table = self.calm(|| Table::of(&measure(world, &template, policy, &more).ended(0)));
+        let table = self.calm(|| measure(world, &template, policy, &more));
         let found = table.cells.iter();
         let found = found.filter(|(_, cell)| cell.verdict == "false-guarantee");
         let found: BTreeSet<&str> = found.map(|(id, _)| id.as_str()).collect();
