@@ -1,5 +1,7 @@
 //! Hosts that allow less: in which tier a run is, what it declares there, and that this holds. All cells: `table/tiers.rs`.
 
+mod docker;
+mod inside;
 mod podman;
 
 use std::os::unix::fs::PermissionsExt as _;
