@@ -65,7 +65,7 @@ def bodies_of(ledger, kind):
 
 
 def check_tier(problems, where, folder, guest, who):
-    """What `doctor` says of the tier, and what stands in the start records of what ran."""
+    """What `doctor` says of the tier, and what stands in the start records of what was launched."""
     tier = expected.tier(guest, who)
     try:
         said = json.loads((folder / "doctor.out").read_text())
@@ -74,8 +74,9 @@ def check_tier(problems, where, folder, guest, who):
         return
     if said.get("tier") != tier:
         problems.add(where, f"step doctor: tier {said.get('tier')}, expected {tier}")
+    # What was refused, or is no program, was started in none.
     starts = [body["runtime"] for body in bodies_of(folder / "ledger", "start").values()]
-    found = {f"{runtime['id']} {runtime.get('tier')}" for runtime in starts}
+    found = {f"{runtime['id']} {runtime['tier']}" for runtime in starts if "tier" in runtime}
     if found != ({f"embedded {tier}"} if tier else set()):
         problems.add(where, f"started in {sorted(found)}, expected {tier}")
 
