@@ -1,6 +1,8 @@
 //! Hosts that allow less: in which tier a run is, what it declares there, and that this holds. All cells: `table/tiers.rs`.
 
+mod places;
 mod podman;
+mod untouched;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
