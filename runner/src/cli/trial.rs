@@ -30,13 +30,6 @@ pub(super) enum Would {
 
 /// Tries what a plan needs of this host, and moves from `intended` to `cannot` what it cannot have.
 pub(super) fn would(runtime: &dyn Runtime, plan: &mut Plan) -> Would {
-    if runtime.id() == "embedded" {
-        return if runtime.keeps_paths() {
-            try_without_namespaces(plan)
-        } else {
-            try_embedded(plan)
-        };
-    }
     let refused_before = plan.is_refused();
     match runtime.try_here(plan) {
         _ if runtime.is_missing().is_some() && !refused_before => Would::FailToLaunch,
@@ -52,6 +45,10 @@ pub(super) fn would(runtime: &dyn Runtime, plan: &mut Plan) -> Would {
             Would::Refuse
         }
         Err(_) => Would::FailToLaunch,
+        Ok(()) if runtime.id() == "embedded" && runtime.keeps_paths() => {
+            try_without_namespaces(plan)
+        }
+        Ok(()) if runtime.id() == "embedded" => try_embedded(plan),
         Ok(()) => {
             let lost = limits_refused(plan);
             give_up(plan, lost, refused_before, false)

@@ -6,6 +6,10 @@
 //! which are a chain: the kernel walks, checks and translates every filter in each run. Denied calls give EPERM and
 //! the workload lives to tell.
 
+mod beside;
+
+pub use beside::{Beside, Controls};
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use ledger::facts::policy::syscalls::Syscall;
@@ -15,6 +19,7 @@ use seccompiler::{
 };
 
 use crate::sys::filter::Instruction;
+use beside::ATTRIBUTE_CALLS;
 
 /// First number of the x32 system calls.
 const X32_BIT: u32 = 0x4000_0000;
@@ -29,6 +34,7 @@ const JUMP_AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
 const RETURN: u16 = 0x06; // BPF_RET | BPF_K
 const NUMBER_OFFSET: u32 = 0; // seccomp_data.nr
 const ARCH_OFFSET: u32 = 4; // seccomp_data.arch
+const SECOND_ARGUMENT_OFFSET: u32 = 24; // seccomp_data.args[1], its low word on a little-endian machine
 const RETURN_ERRNO: u32 = 0x0005_0000; // SECCOMP_RET_ERRNO
 const RETURN_ALLOW: u32 = 0x7fff_0000; // SECCOMP_RET_ALLOW
 const RETURN_EPERM: u32 = RETURN_ERRNO | libc::EPERM as u32;
@@ -125,6 +131,8 @@ pub enum CompileFilterError {
 const SET_ID_BITS: [u64; 2] = [0o4000, 0o2000];
 /// Flags with which opening makes a file: O_CREAT, and the bit that only O_TMPFILE has.
 const CREATING: [u64; 2] = [libc::O_CREAT as u64, 0o20_000_000];
+/// F_SETLEASE and F_SETDELEG (fcntl(2), linux/fcntl.h).
+const LEASE_COMMANDS: [u64; 2] = [1024, 1040];
 /// Families that a network namespace holds (address_families(7)). AF_VSOCK, for one, belongs to the machine.
 const HELD_FAMILIES: [libc::c_int; 4] = [
     libc::AF_UNIX,
@@ -176,7 +184,8 @@ impl Families {
 /// - no file gets a set-user-id or set-group-id bit: below a writable folder it would act for the folder's owner on
 ///   the host (calls whose mode cannot be seen here, openat2 and io_uring, are not there or denied);
 /// - no socket of another family than `families`;
-/// - no resource limit of pid 1 is changed.
+/// - no resource limit of pid 1 is changed;
+/// - no lease is taken on a file, and no delegation: who owns one that may only be read would hold up everybody else who opens it.
 ///
 /// There are two: filters are read back by their number, and a policy's filter is one.
 ///
@@ -187,19 +196,6 @@ pub fn base(
     families: Families,
 ) -> Result<Vec<Vec<Instruction>>, CompileFilterError> {
     base_with(architecture, families, &Beside::default())
-}
-
-/// What the filters deny beside, where nothing else does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Beside {
-    /// New user namespaces, where their number cannot be limited. clone3(2), whose flags cannot be seen here, is not there then, and
-    /// programs use clone(2).
-    pub user_namespaces: bool,
-    /// Looking into, and limits of, other processes, which are not in another pid namespace.
-    pub other_processes: bool,
-    /// What can be done with a file that may not be opened, at which Landlock does not look: changes of its owner, mode, times and
-    /// attributes, reading these, and watching what becomes of it.
-    pub metadata: bool,
 }
 
 /// The same filters, denying more.
@@ -227,104 +223,25 @@ pub fn base_with(
     // As of a file system that has no attributes.
     let unsupported = ATTRIBUTE_CALLS.iter().filter(|_| beside.metadata);
     let unsupported = unsupported.map(|name| (*name, RETURN_EOPNOTSUPP));
-    let answers = absent.chain(unsupported).filter_map(|(name, answer)| {
+    let numbered = |name: &str, leaf: Leaf| {
         let number = u32::try_from(architecture.number(name)?).ok()?;
-        Some((number, Leaf::Return(answer)))
-    });
+        Some((number, leaf))
+    };
+    let answers = absent.chain(unsupported);
+    let answers = answers.filter_map(|(name, answer)| numbered(name, Leaf::Return(answer)));
+    let mut answers: BTreeMap<u32, Leaf> = answers.collect();
+    let listed = beside.controls.listed(families);
+    answers.extend(listed.iter().filter_map(|_| numbered("ioctl", Leaf::On)));
     let mut second = head(architecture);
-    second.extend(by_number(&answers.collect(), Leaf::Return(RETURN_ALLOW)));
-    Ok(vec![program, second])
-}
-
-/// Calls that read attributes of a file by its path.
-const ATTRIBUTE_CALLS: [&str; 6] = [
-    "getxattr",
-    "lgetxattr",
-    "getxattrat",
-    "listxattr",
-    "llistxattr",
-    "listxattrat",
-];
-/// Calls that change what is known of a file, by its path or by a descriptor, or tell what becomes of it.
-const METADATA_CALLS: [&str; 23] = [
-    "inotify_add_watch",
-    "fanotify_mark",
-    "chmod",
-    "fchmod",
-    "fchmodat",
-    "fchmodat2",
-    "chown",
-    "lchown",
-    "fchown",
-    "fchownat",
-    "utime",
-    "utimes",
-    "futimesat",
-    "utimensat",
-    "setxattr",
-    "lsetxattr",
-    "fsetxattr",
-    "setxattrat",
-    "removexattr",
-    "lremovexattr",
-    "fremovexattr",
-    "removexattrat",
-    "file_setattr",
-];
-/// FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR and FS_IOC_SETVERSION (linux/fs.h).
-const METADATA_CONTROLS: [u64; 3] = [0x4008_6602, 0x401c_5820, 0x4008_7602];
-/// Calls that look into another process, or take something of it.
-const LOOKING_CALLS: [&str; 6] = [
-    "ptrace",
-    "process_vm_readv",
-    "process_vm_writev",
-    "process_madvise",
-    "pidfd_getfd",
-    "kcmp",
-];
-
-impl Beside {
-    fn add_to(
-        self,
-        rules: &mut BTreeMap<i64, Vec<SeccompRule>>,
-        architecture: Architecture,
-    ) -> Result<(), CompileFilterError> {
-        let mut when = |name: &str, condition: SeccompCondition| {
-            let rule = SeccompRule::new(vec![condition])?;
-            if let Some(number) = architecture.number(name) {
-                rules.entry(number).or_default().push(rule);
-            }
-            Ok::<(), CompileFilterError>(())
-        };
-        let dword = SeccompCmpArgLen::Dword;
-        if self.user_namespaces {
-            let flag = libc::CLONE_NEWUSER as u64;
-            for name in ["clone", "unshare"] {
-                let has_flag = SeccompCmpOp::MaskedEq(flag);
-                when(
-                    name,
-                    SeccompCondition::new(0, dword.clone(), has_flag, flag)?,
-                )?;
-            }
-        }
-        if self.other_processes {
-            let another = SeccompCondition::new(0, dword.clone(), SeccompCmpOp::Ne, 0)?;
-            when("prlimit64", another)?;
-        }
-        if self.metadata {
-            for control in METADATA_CONTROLS {
-                let is_it = SeccompCondition::new(1, dword.clone(), SeccompCmpOp::Eq, control)?;
-                when("ioctl", is_it)?;
-            }
-        }
-        let looking = LOOKING_CALLS.iter().filter(|_| self.other_processes);
-        let metadata = METADATA_CALLS.iter().filter(|_| self.metadata);
-        for name in looking.chain(metadata) {
-            // Whatever its arguments, which takes the place of what is denied by these.
-            rules.extend(architecture.number(name).map(|number| (number, Vec::new())));
-        }
-        Ok(())
+    second.extend(by_number(&answers, Leaf::Return(RETURN_ALLOW)));
+    if let Some(listed) = listed {
+        // The kernel looks at as much of it as this (ioctl(2), fs/ioctl.c).
+        second.push(load(SECOND_ARGUMENT_OFFSET));
+        let listed = listed.into_iter();
+        let listed = listed.map(|control| (control, Leaf::Return(RETURN_ALLOW)));
+        second.extend(by_number(&listed.collect(), Leaf::Return(RETURN_EPERM)));
     }
+    Ok(vec![program, second])
 }
 
 /// seccompiler's instructions for these rules, without its three opening ones: the number is loaded.
@@ -394,6 +311,14 @@ fn base_rules(
             .entry(number)
             .or_default()
             .push(SeccompRule::new(vec![is_first])?);
+    }
+    if let Some(number) = architecture.number("fcntl") {
+        for command in LEASE_COMMANDS {
+            let is_it =
+                SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, command)?;
+            let rule = SeccompRule::new(vec![is_it])?;
+            rules.entry(number).or_default().push(rule);
+        }
     }
     let denied = families.denied();
     if !denied.is_empty()
@@ -563,6 +488,15 @@ const fn give(value: u32) -> Instruction {
 
 /// How many instructions a [`head`] has.
 const HEAD: usize = 6;
+
+const fn load(offset: u32) -> Instruction {
+    Instruction {
+        code: LOAD_WORD,
+        jt: 0,
+        jf: 0,
+        k: offset,
+    }
+}
 
 fn head(architecture: Architecture) -> Vec<Instruction> {
     let op = |code, jt, jf, k| Instruction { code, jt, jf, k };

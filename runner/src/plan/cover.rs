@@ -111,11 +111,10 @@ pub(super) fn covered(
     binds: &[Bind],
     evidence: &[PathBuf],
 ) -> Result<Covered, TreeError> {
-    let path = Path::new("/proc/self/mountinfo");
-    let mounts = mounts::read(path).map_err(TreeError::Mounts)?;
+    let mounts = own_mounts()?;
     let mut look = Look {
-        pieces: pieces(evidence, &mounts),
-        mounts,
+        pieces: &pieces(evidence, &mounts),
+        mounts: &mounts,
         found: Covered::default(),
     };
     for bind in binds {
@@ -172,22 +171,124 @@ fn pieces(evidence: &[PathBuf], mounts: &[Mount]) -> Vec<Piece> {
         .collect()
 }
 
-struct Look {
+/// Something that no workload may see, and what of the host shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unseen {
+    /// Where it is, at the host's own path.
+    pub(crate) place: PathBuf,
+    /// It is a file system of the kernel that is mounted there, and no evidence.
+    pub(crate) is_kernel: bool,
+}
+
+/// Places of the host held against others by what they are and not by how they are called, where nothing can be covered.
+pub(crate) struct Held {
     mounts: Vec<Mount>,
     pieces: Vec<Piece>,
+}
+
+impl Held {
+    /// Evidence, also such as is not there yet: a run makes some.
+    ///
+    /// # Errors
+    /// The mounts of this process cannot be read.
+    pub(crate) fn evidence(evidence: &[PathBuf]) -> Result<Self, TreeError> {
+        let mounts = own_mounts()?;
+        let mut all = pieces(evidence, &mounts);
+        let missing = evidence.iter().filter(|path| !path.exists());
+        all.extend(missing.filter_map(|path| Some(Piece::at(to_be(path)?, &mounts))));
+        Ok(Self {
+            mounts,
+            pieces: all,
+        })
+    }
+
+    /// One place.
+    ///
+    /// # Errors
+    /// The mounts of this process cannot be read.
+    pub(crate) fn place(path: &Path) -> Result<Self, TreeError> {
+        let mounts = own_mounts()?;
+        Ok(Self {
+            pieces: vec![Piece::at(real(path), &mounts)],
+            mounts,
+        })
+    }
+
+    fn look(&self) -> Look<'_> {
+        Look {
+            mounts: &self.mounts,
+            pieces: &self.pieces,
+            found: Covered::default(),
+        }
+    }
+
+    /// The first of these that a folder or file shows, else the first file system of the kernel below it.
+    pub(crate) fn shown_by(&self, path: &Path) -> Option<Unseen> {
+        let path = real(path);
+        let mut look = self.look();
+        look.through(&path, &path, &[]);
+        let found = look.found;
+        let evidence = found.places.iter().find(|it| !found.kernel.contains(it));
+        evidence.or(found.kernel.first()).map(|place| Unseen {
+            place: place.clone(),
+            is_kernel: found.kernel.contains(place),
+        })
+    }
+
+    /// Whether one of these is a folder, or lies in it.
+    pub(crate) fn is_below(&self, folder: &Path) -> bool {
+        let folder = real(folder);
+        let Some(shown) = part(&self.mounts, &folder) else {
+            return false;
+        };
+        let inode = inode(&folder);
+        let mut pieces = self.pieces.iter();
+        pieces.any(|piece| piece.below(&folder, inode, &shown).is_some())
+    }
+
+    /// Which of these a place is, or lies in.
+    pub(crate) fn around(&self, path: &Path) -> Option<&Path> {
+        let path = real(path);
+        let shown = part(&self.mounts, &path)?;
+        let mut pieces = self.pieces.iter();
+        let around = pieces.find(|piece| piece.holds(&path, &shown))?;
+        Some(&around.path)
+    }
+}
+
+fn own_mounts() -> Result<Vec<Mount>, TreeError> {
+    mounts::read(Path::new("/proc/self/mountinfo")).map_err(TreeError::Mounts)
+}
+
+/// A path without links; as it is where there is nothing, or nothing that this process gets to.
+fn real(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Where something that is not there would be: the links on the way are followed as far as there is a way.
+fn to_be(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let mut above = path.ancestors().skip(1);
+    let (above, real) = above.find_map(|it| Some((it, std::fs::canonicalize(it).ok()?)))?;
+    Some(join(&real, path.strip_prefix(above).ok()?))
+}
+
+struct Look<'a> {
+    mounts: &'a [Mount],
+    pieces: &'a [Piece],
     found: Covered,
 }
 
-impl Look {
+impl Look<'_> {
     /// Refuses a source that shows nothing but what must not be seen.
     fn refuse(&self, source: &Path) -> Result<(), TreeError> {
-        if let Some(mount) = mount_of(&self.mounts, source).filter(|mount| mount.is_kernel()) {
+        if let Some(mount) = mount_of(self.mounts, source).filter(|mount| mount.is_kernel()) {
             return Err(TreeError::Kernel {
                 path: source.to_owned(),
                 kind: mount.kind.clone(),
             });
         }
-        let Some(shown) = part(&self.mounts, source) else {
+        let Some(shown) = part(self.mounts, source) else {
             return Ok(());
         };
         match self.pieces.iter().find(|piece| piece.holds(source, &shown)) {
@@ -202,7 +303,7 @@ impl Look {
     /// Finds what `source` and every mount below it show that must be covered, when it stands at `target`;
     /// nothing at or below `hidden`, where the sandbox has something of its own.
     fn through(&mut self, source: &Path, target: &Path, hidden: &[&str]) {
-        let below = mounts::below(&self.mounts, source).filter(|mount| mount.target != *source);
+        let below = mounts::below(self.mounts, source).filter(|mount| mount.target != *source);
         let below = below.map(|mount| (mount.target.as_path(), Some(mount)));
         for (place, submount) in std::iter::once((source, None)).chain(below) {
             let Ok(rest) = place.strip_prefix(source) else {
@@ -227,12 +328,12 @@ impl Look {
                     device: mount.device.clone(),
                     path: mount.root.clone(),
                 }),
-                None => part(&self.mounts, place),
+                None => part(self.mounts, place),
             };
             let Some(shown) = shown else { continue };
             // A file system elsewhere may not answer; what is mounted is known without asking it.
             let inode = submount.is_none().then(|| inode(place)).flatten();
-            for piece in &self.pieces {
+            for piece in self.pieces {
                 if let Some(rest) = piece.below(place, inode, &shown) {
                     cover(join(&inside, &rest), false);
                 } else if piece
@@ -262,7 +363,7 @@ mod tests {
         }
     }
 
-    fn look(evidence: &str) -> Look {
+    fn held(evidence: &str) -> Held {
         let mounts = vec![
             mount("8:1", "/", "/", "ext4"),
             mount("0:5", "/", "/proc", "proc"),
@@ -271,16 +372,16 @@ mod tests {
             mount("8:2", "/ledger", "/no-such/m/x", "ext4"),
             mount("0:9", "/", "/no-such/m/proc", "proc"),
         ];
-        Look {
+        Held {
             pieces: vec![Piece::at(evidence.into(), &mounts)],
             mounts,
-            found: Covered::default(),
         }
     }
 
     #[test]
     fn evidence_and_kernel_file_systems_are_refused_under_any_name() {
-        let look = look("/no-such/data/ledger");
+        let held = held("/no-such/data/ledger");
+        let look = held.look();
         for path in [
             "/no-such/data/ledger",
             "/no-such/data/ledger/a",
@@ -301,7 +402,8 @@ mod tests {
 
     #[test]
     fn a_mount_below_a_source_shows_what_it_is_of() {
-        let mut look = look("/no-such/data/ledger/keys");
+        let held = held("/no-such/data/ledger/keys");
+        let mut look = held.look();
         look.through(Path::new("/no-such/m"), Path::new("/m"), &[]);
         assert_eq!(look.found.kernel, [Path::new("/m/proc")]);
         assert_eq!(
@@ -314,5 +416,49 @@ mod tests {
             look.found.places,
             [Path::new("/no-such/m/x/keys"), Path::new("/no-such/m/proc")]
         );
+    }
+
+    #[test]
+    fn places_are_told_by_what_they_are() {
+        let held = held("/no-such/data/ledger/keys");
+        let place = |path: &str| held.shown_by(Path::new(path));
+        let evidence = |place: &str| {
+            Some(Unseen {
+                place: place.into(),
+                is_kernel: false,
+            })
+        };
+        let keys = "/no-such/data/ledger/keys";
+        assert_eq!(place("/no-such/data"), evidence(keys));
+        assert_eq!(place("/no-such/m"), evidence("/no-such/m/x/keys"));
+        assert_eq!(place("/no-such/r"), None);
+        assert_eq!(place("/no-such/m/proc"), None);
+        let around = |path: &str| held.around(Path::new(path));
+        for path in ["/no-such/data/ledger/keys/a", "/no-such/m/x/keys"] {
+            assert_eq!(around(path), Some(Path::new(keys)), "{path}");
+        }
+        assert_eq!(around("/no-such/m"), None);
+        for (path, is_below) in [
+            ("/no-such/data/ledger", true),
+            ("/no-such/m/x", true),
+            ("/no-such/m/x/keys", true),
+            ("/no-such/m/x/keys/below", false),
+            ("/no-such/r", false),
+        ] {
+            assert_eq!(held.is_below(Path::new(path)), is_below, "{path}");
+        }
+    }
+
+    #[test]
+    fn evidence_that_is_yet_to_be_made_is_held_where_it_will_be() {
+        let base = tempfile::tempdir().unwrap();
+        let real = std::fs::canonicalize(base.path()).unwrap();
+        std::fs::create_dir(real.join("state")).unwrap();
+        std::os::unix::fs::symlink("state", real.join("link")).unwrap();
+        let held = Held::evidence(&[real.join("link/ledger/default")]).unwrap();
+        let place = real.join("state/ledger/default");
+        let is_kernel = false;
+        assert_eq!(held.shown_by(&real), Some(Unseen { place, is_kernel }));
+        assert_eq!(held.shown_by(&real.join("other")), None);
     }
 }

@@ -12,6 +12,7 @@ mod shape;
 mod tree;
 
 pub use begun::{Asked, Begun, Streams, Waiting};
+pub(crate) use cover::Held;
 pub use effect::{Effect, Program};
 pub use job::{Input, Job, Secret};
 pub(crate) use job::{chosen, environment};

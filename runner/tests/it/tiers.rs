@@ -2,7 +2,9 @@
 
 mod docker;
 mod inside;
+mod places;
 mod podman;
+mod untouched;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

@@ -82,6 +82,8 @@ pub(crate) struct World {
     variables: Vec<(OsString, OsString)>,
     /// A filter around everything denies namespaces, as the one of many container engines does.
     no_namespaces: bool,
+    /// What stands at which place of the host, in a mount namespace that is there before that filter.
+    bound: Vec<(PathBuf, PathBuf)>,
 }
 
 /// A world in which sandboxes can be built; where the host makes none, says so and returns from the test.
@@ -166,6 +168,7 @@ impl World {
             before: Vec::new(),
             variables: Vec::new(),
             no_namespaces: false,
+            bound: Vec::new(),
         }
     }
 
@@ -250,6 +253,16 @@ impl World {
     /// Runs everything from now on where nobody makes namespaces.
     pub(crate) fn without_namespaces(mut self) -> Self {
         self.no_namespaces = true;
+        self
+    }
+
+    /// Runs everything from now on with these folders bound at these places of the host, where nobody makes namespaces. Root alone
+    /// can do that.
+    pub(crate) fn bound(mut self, binds: &[(&Path, &Path)]) -> Self {
+        let binds = binds.iter();
+        self.bound = binds
+            .map(|(source, target)| (source.to_path_buf(), target.to_path_buf()))
+            .collect();
         self
     }
 
@@ -389,7 +402,7 @@ impl World {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         if self.no_namespaces {
-            deny_namespaces(&mut command);
+            deny_namespaces(&mut command, &self.bound);
         }
         command
     }
@@ -441,10 +454,10 @@ impl World {
     }
 }
 
-/// Puts a filter around a command: unshare(2) and clone(2) with any kind of namespace fail with EPERM, and clone3(2), whose
+/// Puts binds and a filter around a command: unshare(2) and clone(2) with any kind of namespace fail with EPERM, and clone3(2), whose
 /// arguments no filter sees, is not there.
 #[allow(unsafe_code, reason = "a filter is installed between fork and exec")]
-fn deny_namespaces(command: &mut Command) {
+fn deny_namespaces(command: &mut Command, bound: &[(PathBuf, PathBuf)]) {
     use runner::sys::filter::{Instruction, install};
     use std::os::unix::process::CommandExt as _;
     const KINDS: u32 = 0x7e02_0000;
@@ -465,15 +478,33 @@ fn deny_namespaces(command: &mut Command) {
         give(0x7fff_0000),
     ];
     let is_root = is_root();
-    // SAFETY: two system calls; nothing is allocated.
+    let bound = bound.to_vec();
+    // SAFETY: system calls alone, of paths that are short enough to need no memory.
     unsafe {
         command.pre_exec(move || {
+            if !bound.is_empty() {
+                apart(&bound)?;
+            }
             if !is_root {
                 nix::sys::prctl::set_no_new_privs()?;
             }
             install("seccomp", &filter)
         });
     }
+}
+
+/// A mount namespace of this process's own, with these binds.
+fn apart(bound: &[(PathBuf, PathBuf)]) -> nix::Result<()> {
+    use nix::mount::{MsFlags, mount};
+    use nix::sched::{CloneFlags, unshare};
+    let none = None::<&str>;
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    mount(none, "/", none, private, none)?;
+    for (source, target) in bound {
+        mount(Some(source), target, none, MsFlags::MS_BIND, none)?;
+    }
+    Ok(())
 }
 
 fn read_all(folder: &Path, bytes: &mut Vec<u8>) {

@@ -107,7 +107,21 @@ fn the_search_before_the_base_rules_changes_no_answer() {
             panic!("{} filters", filters.len());
         };
         let theirs = by_seccompiler(base_rules(Architecture::X86_64, families).unwrap());
-        let values = [0, 1, 2, 16, 40, 0o100, 0o755, 0o4755, 0o2000, 0o20_000_000];
+        let values = [
+            0,
+            1,
+            2,
+            16,
+            40,
+            0o100,
+            0o755,
+            1024,
+            1025,
+            1040,
+            0o4755,
+            0o2000,
+            0o20_000_000,
+        ];
         let mut denied = 0;
         for number in (0..600).filter(|number| *number != openat2) {
             for value in values {
@@ -334,6 +348,7 @@ fn what_no_namespace_keeps_away_is_denied_where_that_is_asked() {
         user_namespaces: true,
         other_processes: true,
         metadata: true,
+        controls: Controls::Listed,
     };
     for architecture in [Architecture::X86_64, Architecture::Aarch64] {
         let judge = |beside: &Beside, name: &str, arguments: [u64; 6]| {
@@ -365,6 +380,11 @@ fn what_no_namespace_keeps_away_is_denied_where_that_is_asked() {
             ("ioctl", second(0x5401), ALLOW),
             ("inotify_add_watch", first(3), RETURN_EPERM),
             ("lgetxattr", first(3), RETURN_EOPNOTSUPP),
+            ("file_getattr", first(3), RETURN_EOPNOTSUPP),
+            ("file_setattr", first(3), RETURN_EPERM),
+            ("fcntl", second(1026), RETURN_EPERM),
+            ("fcntl", second(1036), RETURN_EPERM),
+            ("fcntl", second(1), ALLOW),
             ("fgetxattr", first(3), ALLOW),
             ("openat2", first(3), RETURN_ENOSYS),
             ("read", first(3), ALLOW),
@@ -374,6 +394,101 @@ fn what_no_namespace_keeps_away_is_denied_where_that_is_asked() {
             let usual = judge(&Beside::default(), name, arguments);
             let everywhere = if name == "openat2" { denied } else { ALLOW };
             assert_eq!(usual, everywhere, "{name} {arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn of_controls_those_pass_that_are_listed_whatever_stands_above_their_number() {
+    let judge = |controls, families, control: u64| {
+        let beside = Beside {
+            controls,
+            ..Beside::default()
+        };
+        let filters = base_with(Architecture::X86_64, families, &beside).unwrap();
+        let number = Architecture::X86_64.number("ioctl").unwrap() as u32;
+        let arguments = [0, control, 0, 0, 0, 0];
+        let answers = filters
+            .iter()
+            .map(|filter| run_with(filter, AUDIT_ARCH_X86_64, number, arguments));
+        answers.min().unwrap()
+    };
+    let high = 0xdead_0000_0000;
+    let questions = [0x8912, 0x8915, 0x8933];
+    let listed = [
+        0x2,
+        0x5401,
+        0x5413,
+        0x541b,
+        0x5421,
+        0x5450,
+        0x5451,
+        0x802c_542a,
+        0x4004_9409,
+        0x4020_940d,
+    ];
+    for control in listed.into_iter().chain(questions) {
+        let is_question = questions.contains(&control);
+        for control in [control, high | control] {
+            let unix = judge(Controls::Listed, Families::Unix, control);
+            let expected = if is_question { RETURN_EPERM } else { ALLOW };
+            assert_eq!(unix, expected, "{control:#x}");
+            let all = judge(Controls::Listed, Families::All, control);
+            assert_eq!(all, ALLOW, "{control:#x}");
+        }
+    }
+    // Of file systems; what types for others; what nobody knows yet.
+    let of_files = [
+        0x5000_940e,
+        0xc018_9436,
+        0x800c_6613,
+        0x4008_6604,
+        0x660c,
+        0x4080_6685,
+        0x4008_6602,
+        0x401c_5820,
+        0x4008_7602,
+        0x4004_7211,
+        0xc004_5877,
+        0xc020_660b,
+    ];
+    for control in of_files {
+        assert_eq!(
+            judge(Controls::NotOfFiles, Families::Unix, control),
+            RETURN_EPERM,
+            "{control:#x}"
+        );
+    }
+    let others = [0x5412, 0x541c, 0x5423, 0, 1, 3, 0xae01, u64::from(u32::MAX)];
+    for control in of_files.into_iter().chain(others) {
+        for control in [control, high | control] {
+            for families in FAMILIES {
+                let answer = judge(Controls::Listed, families, control);
+                assert_eq!(answer, RETURN_EPERM, "{control:#x}");
+                assert_eq!(judge(Controls::All, families, control), ALLOW);
+            }
+        }
+    }
+    for control in [0x5401, 0xae01] {
+        assert_eq!(judge(Controls::NotOfFiles, Families::Unix, control), ALLOW);
+    }
+}
+
+#[test]
+fn nobody_takes_a_lease() {
+    for architecture in [Architecture::X86_64, Architecture::Aarch64] {
+        let filters = base(architecture, Families::All).unwrap();
+        let number = architecture.number("fcntl").unwrap() as u32;
+        let judge = |command| {
+            let arguments = [3, command, 1, 0, 0, 0];
+            run_with(&filters[0], architecture.audit(), number, arguments)
+        };
+        for command in [1024, 1040, 0x7_0000_0400] {
+            assert_eq!(judge(command), RETURN_EPERM, "{command}");
+        }
+        // Duplicates, flags, locks, asking for a lease, and what is denied in one tier alone.
+        for command in [0, 1, 4, 6, 38, 1025, 1026, 1030, 1032, 1039] {
+            assert_eq!(judge(command), ALLOW, "{command}");
         }
     }
 }

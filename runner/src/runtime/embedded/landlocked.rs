@@ -4,7 +4,8 @@
 //! | instead of | stands |
 //! |---|---|
 //! | a root of its own | Landlock, by which files outside of a list can be neither read nor written. Paths are those of the host; nothing can be moved, covered or made in memory. For /tmp and /workspace there is a folder of this run's own |
-//! | owners of mounts | a filter: owner, mode, times and attributes of files, at which Landlock does not look, stay as they are |
+//! | owners of mounts | a filter: owner, mode, times and attributes of files, at which Landlock does not look, stay as they are; of ioctl(2) there is what descriptors, terminals and copies of files need |
+//! | covers | nothing. What no workload may see, and lies in what can be had, refuses the run |
 //! | a network namespace | a filter: unix sockets alone |
 //! | a limit on user namespaces | a filter, too |
 //! | a pid namespace | nothing. Landlock keeps signals inside (ABI 6), a filter denies looking into other processes |
@@ -29,15 +30,17 @@ use ledger::facts::policy::{NetworkMode, Policy};
 use super::effect::lost_with;
 use super::prepared::{base_with_families, filter};
 use super::tier::Tier;
-use super::{OWN_TASKS, ablation, groups, launch, no_ids, read_back};
+use super::{OWN_TASKS, ablation, error_chain, groups, launch, no_ids, read_back};
 use crate::init::wire::{ProgramReport, ProgramSpec, Spec};
 use crate::mechanism::group::{Group, Resource};
 use crate::mechanism::identity::IdentitySpec;
 use crate::mechanism::landlock::{Access, Alone, LandlockSpec};
 use crate::mechanism::owners::HostIds;
-use crate::mechanism::seccomp::{Architecture, Beside, Families};
+use crate::mechanism::seccomp::{Architecture, Beside, Controls, Families};
 use crate::mechanism::{Failure, Outcome, Outcomes};
-use crate::plan::{self, Begun, Effect, Job, Launch, LaunchError, Plan, Program, Reason, Streams};
+use crate::plan::{
+    self, Begun, Effect, Held, Job, Launch, LaunchError, Plan, Program, Reason, SYSTEM, Streams,
+};
 use crate::runtime::scratch::Scratch;
 use crate::sys::process;
 
@@ -150,8 +153,9 @@ pub(super) fn launch(
     })
 }
 
-/// What may not be seen and lies in a shown folder cannot be covered, and a secret cannot be shown without a place in memory.
-fn refuse_what_cannot_be_kept(plan: &Plan) -> Result<(), LaunchError> {
+/// What may not be seen and lies in what can be had cannot be covered, and a secret cannot be shown without a place in memory. All
+/// that is granted is held against it, what every workload has too.
+pub(super) fn refuse_what_cannot_be_kept(plan: &Plan) -> Result<(), LaunchError> {
     let refused = |what: String| LaunchError::Refused {
         control: Control::Filesystem,
         why: Reason::NO_MOUNTS.into(),
@@ -166,17 +170,55 @@ fn refuse_what_cannot_be_kept(plan: &Plan) -> Result<(), LaunchError> {
     if plan.job.leaves_out(Control::Filesystem) {
         return Ok(());
     }
-    for bind in &plan.tree.binds {
-        let covered = &plan.tree.covered;
-        if let Some(place) = covered.iter().find(|it| it.starts_with(&bind.target)) {
+    let evidence = Held::evidence(&plan.job.evidence).map_err(|error| LaunchError::Step {
+        what: error_chain(&error),
+    })?;
+    for grant in shown::of_the_host(plan) {
+        let path = grant.path.display();
+        let is_always = SYSTEM.iter().any(|it| grant.path == Path::new(it));
+        let is_asked = plan.tree.binds.iter().any(|bind| bind.source == grant.path);
+        let is_asked = is_asked && !is_always;
+        if let Some(around) = evidence.around(&grant.path) {
             return Err(refused(format!(
-                "cannot show {}: without mounts {} in it, which no workload may see, cannot be covered; show another folder",
-                bind.source.display(),
-                place.display()
+                "cannot show {path}: it belongs to the evidence at {}; {}",
+                around.display(),
+                way_out(is_asked, false)
+            )));
+        }
+        // What tells about the machine and what is a device is on such file systems, and is listed one by one.
+        let mut kernels = ["/proc", "/dev"].iter();
+        let is_kernels = !is_asked && kernels.any(|own| grant.path.starts_with(own));
+        let unseen = evidence.shown_by(&grant.path);
+        if let Some(unseen) = unseen.filter(|unseen| !(unseen.is_kernel && is_kernels)) {
+            return Err(refused(format!(
+                "cannot show {path}: without mounts {} in it, which no workload may see, cannot be covered; {}",
+                unseen.place.display(),
+                way_out(is_asked, unseen.is_kernel)
             )));
         }
     }
+    let temporary = std::env::temp_dir();
+    if let Some(around) = evidence.around(&temporary) {
+        return Err(refused(format!(
+            "cannot make a folder of the run's own in {}: it belongs to the evidence at {}; set TMPDIR to another folder",
+            temporary.display(),
+            around.display()
+        )));
+    }
     Ok(())
+}
+
+/// What can be done about something that would be shown: another folder, where one was asked for, or another place for what is in it.
+const fn way_out(is_asked: bool, is_kernel: bool) -> &'static str {
+    match (is_asked, is_kernel) {
+        (true, _) => "show another folder",
+        (false, true) => {
+            "every workload has this folder: unmount that, or start the runner where namespaces can be made"
+        }
+        (false, false) => {
+            "every workload has this folder: keep ledger and key elsewhere (--ledger, --key, XDG_STATE_HOME, XDG_DATA_HOME), or start the runner where namespaces can be made"
+        }
+    }
 }
 
 /// A folder of this run's own, still the caller's; it goes with the first of the two.
@@ -269,6 +311,11 @@ fn base_filters(plan: &Plan) -> Result<Vec<Vec<crate::sys::filter::Instruction>>
         user_namespaces: applies(Control::Privilege),
         other_processes: true,
         metadata: applies(Control::Filesystem),
+        controls: match shown::other_devices(&plan.policy).next() {
+            _ if !applies(Control::Filesystem) => Controls::All,
+            Some(_) => Controls::NotOfFiles,
+            None => Controls::Listed,
+        },
     };
     base_with_families(architecture, families, &beside)
 }

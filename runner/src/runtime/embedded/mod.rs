@@ -119,6 +119,14 @@ impl Runtime for Embedded {
         }
     }
 
+    fn try_here(&self, plan: &Plan) -> Result<(), LaunchError> {
+        if Self::tier(self).has_namespaces() {
+            Ok(())
+        } else {
+            landlocked::refuse_what_cannot_be_kept(plan)
+        }
+    }
+
     fn get_ready(&self) {
         // Where there are no namespaces to be made in nobody needs one.
         if !Self::tier(self).has_namespaces() {

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use ledger::facts::control::Control;
-use ledger::facts::policy::{NetworkMode, Policy, Root};
+use ledger::facts::policy::{Bind, NetworkMode, Policy, Root};
 
-use super::super::answers;
-use crate::plan::{Answer, Intent, Job, Reason, Why};
+use super::super::{answers, error_chain};
+use super::shown;
+use crate::plan::{Answer, Held, Intent, Job, Reason, Why};
 
 /// Whether anything is done for a control, which can then be left out.
 pub(in crate::runtime::embedded) const fn serves(control: Control) -> bool {
@@ -107,13 +108,20 @@ fn not_as_asked(policy: &Policy, job: &Job) -> Option<String> {
     if let Some(folder) = &job.workload {
         return Some(format!("{} at /workload", folder.display()));
     }
-    let below = files.read_only.iter().find_map(|read| {
-        let mut writable = files.writable.iter();
-        let above = writable.find(|above| Path::new(&read.source).starts_with(&above.source))?;
-        Some(format!("{} read-only below {}", read.source, above.source))
-    });
-    if below.is_some() {
-        return below;
+    for read in files
+        .read_only
+        .iter()
+        .filter(|_| !files.writable.is_empty())
+    {
+        // Landlock looks at the files behind the names: links and mounts give one file several.
+        let held = match Held::place(Path::new(&read.source)) {
+            Ok(held) => held,
+            Err(error) => return Some(error_chain(&error)),
+        };
+        let shows = |above: &&Bind| held.is_below(Path::new(&above.source));
+        if let Some(above) = files.writable.iter().find(shows) {
+            return Some(format!("{} read-only below {}", read.source, above.source));
+        }
     }
     if !files.protect.is_empty()
         && let Some(bind) = files
@@ -122,6 +130,12 @@ fn not_as_asked(policy: &Policy, job: &Job) -> Option<String> {
             .find(|bind| Path::new(&bind.source).is_dir())
     {
         return Some(format!("protected paths below {}", bind.source));
+    }
+    // By these numbers a file is changed that may only be read, if it is a file that they are asked of.
+    if let Some(device) = shown::other_devices(policy).next() {
+        return Some(format!(
+            "{device} among files, whose controls (ioctl) are not told from its own"
+        ));
     }
     None
 }

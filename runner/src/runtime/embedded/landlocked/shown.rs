@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ledger::facts::control::Control;
-use ledger::facts::policy::NetworkMode;
+use ledger::facts::policy::{NetworkMode, Policy};
 
 use super::super::tree::{DEVICES, ETC};
 use crate::mechanism::landlock::{Access, Grant};
@@ -40,8 +40,25 @@ pub(super) fn grant(path: impl Into<PathBuf>, access: Access, optional: bool) ->
     }
 }
 
+/// Devices that the policy allows beside those that every workload has.
+pub(super) fn other_devices(policy: &Policy) -> impl Iterator<Item = &String> {
+    let is_usual = |path: &str| {
+        let name = path.strip_prefix("/dev/");
+        OWN_DEVICES.contains(&path) || name.is_some_and(|name| DEVICES.contains(&name))
+    };
+    let allowed = policy.devices.allow.iter();
+    allowed.filter(move |path| !is_usual(path))
+}
+
 /// All of them.
 pub(super) fn grants(plan: &Plan, own: &Path) -> Vec<Grant> {
+    let mut grants = of_the_host(plan);
+    grants.push(grant(own, Access::Write, false));
+    grants
+}
+
+/// Those that are not of this run's own making.
+pub(super) fn of_the_host(plan: &Plan) -> Vec<Grant> {
     let system = SYSTEM.iter().chain(&ETC).chain(&MORE_ETC).chain(&MACHINE);
     let reaches_network = plan.policy.network.mode == NetworkMode::Unrestricted;
     let network = NETWORK_ETC.iter().filter(|_| reaches_network);
@@ -58,9 +75,7 @@ pub(super) fn grants(plan: &Plan, own: &Path) -> Vec<Grant> {
         grants.push(grant("/dev", Access::Device, false));
     } else {
         let usual = DEVICES.iter().map(|name| Path::new("/dev").join(name));
-        let allowed = plan.policy.devices.allow.iter();
-        let allowed = allowed.filter(|path| !OWN_DEVICES.contains(&path.as_str()));
-        let devices = usual.chain(allowed.map(PathBuf::from));
+        let devices = usual.chain(other_devices(&plan.policy).map(PathBuf::from));
         grants.extend(devices.map(|path| grant(path, Access::Device, true)));
     }
     // Those that cover what stands above them have no more than that in other tiers: here a list only adds.
@@ -72,6 +87,5 @@ pub(super) fn grants(plan: &Plan, own: &Path) -> Vec<Grant> {
         };
         grants.push(grant(&bind.source, access, false));
     }
-    grants.push(grant(own, Access::Write, false));
     grants
 }
