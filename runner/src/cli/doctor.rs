@@ -36,6 +36,8 @@ pub(super) fn run(global: &Global) -> u8 {
     let ready = !capabilities.iter().any(|one| lacks(&one));
     let tier = Embedded::default().tier_by_trying();
     if global.is_json() {
+        // Where no sandbox at all can be built there is no tier of one either.
+        let tier = (ready || tier == "landlock").then_some(tier);
         let rows: Vec<_> = capabilities.iter().map(row).collect();
         report::print_json(&serde_json::json!({
             "schema": "runner/doctor/v1", "host": facts, "ready": ready, "tier": tier, "capabilities": rows,
