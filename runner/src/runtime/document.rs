@@ -7,7 +7,8 @@ use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// The first place at which a list stands where a document has to have an object, as an offset in the text. A list of the
-/// fields' values in their order would be taken for one otherwise.
+/// fields' values in their order would be taken for one otherwise. In the paths of `objects`, `*` is each element of a list and
+/// `{}` each member of an object, whatever its name.
 #[must_use]
 pub fn list_for_object(text: &str, objects: &[&[&str]]) -> Option<usize> {
     let whole: &RawValue = serde_json::from_str(text).ok()?;
@@ -19,13 +20,13 @@ fn find<'a>(piece: &'a RawValue, path: &[&str]) -> Option<&'a RawValue> {
     let Some((key, rest)) = path.split_first() else {
         return piece.get().starts_with('[').then_some(piece);
     };
-    if *key == "*" && piece.get().starts_with('[') {
+    if *key == "*" {
         let all: Vec<&RawValue> = serde_json::from_str(piece.get()).ok()?;
         return all.into_iter().find_map(|one| find(one, rest));
     }
     let all: BTreeMap<String, &RawValue> = serde_json::from_str(piece.get()).ok()?;
     match *key {
-        "*" => all.into_values().find_map(|one| find(one, rest)),
+        "{}" => all.into_values().find_map(|one| find(one, rest)),
         key => find(all.get(key)?, rest),
     }
 }

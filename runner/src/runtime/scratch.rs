@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ledger::bytes::canon::escape_bytes;
 use nix::libc;
 
 use crate::runtime::program::{Listen, ask};
@@ -137,15 +138,22 @@ impl Drop for Scratch {
             let mut command = Command::new(program);
             command.args(arguments).current_dir("/").env_clear();
             command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-            // Mostly there is nothing left, and that is its answer.
-            if let Err(error) = ask(&mut command, Listen::Output) {
-                let program = program.display();
-                let what = format!(
-                    "the cleanup {program} of {} gives {error}; what it should have removed may be left",
-                    self.name
-                );
-                left().push(what);
-            }
+            // Where there is nothing left it has nothing to do, and succeeds.
+            let what = match ask(&mut command, Listen::Errors) {
+                Ok((status, _)) if status.success() => continue,
+                Ok((status, said)) => match said.lines().rfind(|line| !line.trim().is_empty()) {
+                    Some(last) => {
+                        format!("fails ({status}): {}", escape_bytes(last.trim().as_bytes()))
+                    }
+                    None => format!("fails ({status})"),
+                },
+                Err(error) => format!("gives {error}"),
+            };
+            let program = program.display();
+            left().push(format!(
+                "the cleanup {program} of {} {what}; what it should have removed may be left",
+                self.name
+            ));
         }
         if let Some((folder, _held)) = &self.folder {
             // What is another id's stays, and is no part of any later launch.

@@ -36,6 +36,7 @@ use ledger::facts::policy::Policy;
 use super::launch;
 use crate::init::wire::{ProgramReport, ProgramSpec};
 use crate::mechanism::identity::DEFAULT_INSIDE;
+use crate::mechanism::mounts;
 use crate::mechanism::seccomp::Architecture;
 use crate::plan::{
     Answer, Begun, Effect, Intent, Job, Launch, LaunchError, Plan, Program, Reason, Runtime,
@@ -229,16 +230,44 @@ impl Template {
             why: Reason::CANNOT_SHOW.into(),
             what,
         };
-        for bind in &plan.tree.binds {
+        let binds = &plan.tree.binds;
+        let read_only = binds.iter().filter(|bind| bind.read_only);
+        let sources: Vec<&Path> = read_only.map(|bind| bind.source.as_path()).collect();
+        if let Some((source, place)) = writable_within(&sources)? {
+            return Err(refused(format!(
+                "cannot show {}: {} is mounted in it, which a sandbox may leave writable that makes the folder alone read-only; mount it read-only, or show another folder",
+                source.display(),
+                place.display()
+            )));
+        }
+        for (index, bind) in binds.iter().enumerate() {
             let word = if bind.read_only {
                 "read-source"
             } else {
                 "write-source"
             };
+            let (source, target) = (bind.source.display(), bind.target.display());
             if !way.uses(word) {
-                let source = bind.source.display();
                 return Err(refused(format!(
                     "the template has no {{{word}}}, and so no way to show {source}"
+                )));
+            }
+            // Shallow targets come first.
+            let mut above = binds.iter().take(index);
+            let other = above.find(|above| {
+                above.read_only != bind.read_only && bind.target.starts_with(&above.target)
+            });
+            if let Some(other) = other.filter(|_| !way.keeps_order()) {
+                return Err(refused(format!(
+                    "cannot show {source} at {target}: it lies in {}, one is to be read and the other to be written to, and the template names such not beside one another, and so in no order",
+                    other.target.display()
+                )));
+            }
+            let mut covered = plan.tree.covered.iter();
+            if let Some(place) = covered.find(|it| it.starts_with(&bind.target)) {
+                return Err(refused(format!(
+                    "cannot show {source}: a template cannot cover {} in it, which no workload may see; show another folder",
+                    place.display()
                 )));
             }
         }
@@ -263,7 +292,7 @@ impl Template {
             .make()
             .map_err(|error| failed("the folder", &error))?;
         for name in &self.folders {
-            for (of, place) in values.filled(name) {
+            for (of, place) in values.filled([name.as_str()]) {
                 let place = Path::new(OsStr::from_bytes(&place));
                 // What is to be shown there may be a file.
                 let source = of.and_then(|(_, row)| row.first());
@@ -286,10 +315,26 @@ impl Template {
     }
 }
 
+/// A mount below one of these folders that can be written to.
+fn writable_within<'s>(sources: &[&'s Path]) -> Result<Option<(&'s Path, PathBuf)>, LaunchError> {
+    if sources.is_empty() {
+        return Ok(None);
+    }
+    let path = Path::new("/proc/self/mountinfo");
+    let mounts = mounts::read(path).map_err(|error| LaunchError::Step {
+        what: format!("cannot read {}: {error}", path.display()),
+    })?;
+    Ok(sources.iter().find_map(|source| {
+        let mut below = mounts::below(&mounts, source);
+        let found = below.find(|mount| mount.target != **source && !mount.has("ro"))?;
+        Some((*source, found.target.clone()))
+    }))
+}
+
 impl Way {
     /// The command line of a launch.
     fn words(&self, values: &Values) -> Vec<OsString> {
-        let words = self.command.iter().flat_map(|word| values.word(word));
+        let words = values.words(&self.command).into_iter();
         words.map(OsString::from_vec).collect()
     }
 
@@ -451,7 +496,7 @@ impl Runtime for Template {
             command = self.executed(command).map_err(failed)?;
         }
         let cleanup = self.cleanup.iter().map(|command| {
-            let words = command.iter().flat_map(|word| values.word(word));
+            let words = values.words(command).into_iter();
             self.executed(words.map(OsString::from_vec).collect())
         });
         let cleanup = cleanup.collect::<Result<_, _>>().map_err(failed)?;

@@ -37,6 +37,7 @@ mod process;
 mod protect;
 mod records;
 mod release;
+mod shown;
 mod signals;
 mod starter;
 mod streams;

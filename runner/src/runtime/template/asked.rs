@@ -70,6 +70,9 @@ impl Asked<'_> {
             }
             Control::User => {
                 let process = &policy.process;
+                if let Some(why) = host_root(process.user, process.group) {
+                    return Some(why);
+                }
                 let is_lost = |id: Option<u32>, name| id.is_some() && !self.way.uses(name);
                 more(is_lost(process.user, "uid"), "process.user", "{uid}")
                     .or_else(|| more(is_lost(process.group, "gid"), "process.group", "{gid}"))
@@ -78,7 +81,7 @@ impl Asked<'_> {
             Control::Processes => self.unmet_limit(control, &["processes"]),
             Control::Cpu => self.unmet_limit(control, &["cpus", "cpu-percent", "cpu-quota"]),
             Control::Files => self.unmet_limit(control, &["open-files"]),
-            Control::Disk => self.unmet_limit(control, &["disk"]),
+            Control::Disk => self.unmet_disk(),
             // The runner ends the run and cuts what it prints; what the template does stands beside that.
             Control::Timeout => self.inexact(control, &["timeout"]),
             Control::Output => self.inexact(control, &["output"]),
@@ -125,6 +128,24 @@ impl Asked<'_> {
         )))
     }
 
+    /// A size that what is in memory has says nothing of a folder of the host's.
+    fn unmet_disk(&self) -> Option<Why> {
+        let (_, limit) = self.policy.limit_of(Control::Disk)?;
+        limit?;
+        let needs_quota = |detail| Why {
+            reason: Reason::NEEDS_QUOTA,
+            detail,
+        };
+        if let Some(bind) = self.policy.filesystem.writable.first() {
+            return Some(needs_quota(Some(format!("{} is writable", bind.source))));
+        }
+        // Without a root of its own the workload has the host's folders.
+        if self.job.leaves_out(Control::Filesystem) {
+            return Some(needs_quota(None));
+        }
+        self.unmet_limit(Control::Disk, &["disk"])
+    }
+
     /// A limit that the policy sets goes in by one of its placeholders, and as it is.
     fn unmet_limit(&self, control: Control, names: &[&str]) -> Option<Why> {
         let (field, limit) = self.policy.limit_of(control)?;
@@ -144,6 +165,16 @@ impl Asked<'_> {
             "{field} {limit} cannot be said by {{{cannot}}}"
         )))
     }
+}
+
+/// Why an id inside is no word for who that is on the host: root's own is, unless something maps it, of which a template has no way
+/// to say how.
+fn host_root(user: Option<u32>, group: Option<u32>) -> Option<Why> {
+    let ids = [("process.user", user), ("process.group", group)];
+    let (field, _) = ids.into_iter().find(|(_, id)| *id == Some(0))?;
+    Some(why(format!(
+        "{field} 0: a template has no way to say which id of the host that is, and it may be root's"
+    )))
 }
 
 fn why(detail: String) -> Why {
@@ -287,6 +318,19 @@ mod tests {
                 "policy-asks-more",
                 true,
             ),
+            // Whatever the template makes of it.
+            (
+                User,
+                r#","process":{"user":0,"group":5}"#.to_owned(),
+                "policy-asks-more",
+                false,
+            ),
+            (
+                User,
+                r#","process":{"user":5,"group":0}"#.to_owned(),
+                "policy-asks-more",
+                false,
+            ),
             (Memory, limit(r#""memoryMb":64"#), "policy-asks-more", true),
             (
                 Processes,
@@ -303,6 +347,13 @@ mod tests {
                 r#","filesystem":{"maxWorkspaceMb":1}"#.to_owned(),
                 "policy-asks-more",
                 true,
+            ),
+            (
+                Disk,
+                r#","filesystem":{"maxWorkspaceMb":1,"writable":["/tmp:/out"],"protect":[]}"#
+                    .to_owned(),
+                "needs-quota (/tmp is writable)",
+                false,
             ),
         ] {
             let job = Job::default();

@@ -10,14 +10,19 @@ use serde_json::Value;
 
 use super::words;
 
-/// What of a document is an object; `*` is each.
+/// What of a document is an object; `*` is each of a list, `{}` each member.
 pub(super) const OBJECTS: [&[&str]; 6] = [
     &[],
     &["declares", "*"],
-    &["ablations", "*"],
-    &["ablations", "*", "replace", "*"],
+    &["ablations", "{}"],
+    &["ablations", "{}", "replace", "*"],
     &["flags", "*"],
     &["ran", "*"],
+];
+/// What is shown of the host, and where.
+const SHOWN: [(&str, &str); 2] = [
+    ("read-source", "read-target"),
+    ("write-source", "write-target"),
 ];
 /// Longest text of one control.
 const MAX_TEXT: usize = 200;
@@ -202,6 +207,9 @@ impl Document {
             for name in words::names(content) {
                 check_plain(&field, name)?;
             }
+            if let Some((name, what)) = words::astray(content, None) {
+                return wrong(&field, format!("found {{{name}}} {what}"));
+            }
         }
         for name in &self.folders {
             let place = name.replace("{read-target}", "/t");
@@ -224,6 +232,7 @@ impl Document {
             files: self.files,
         };
         way.check_program("command")?;
+        way.check_shown("command")?;
         check_flags(&way, &declares, &self.flags)?;
         let mut ablations = BTreeMap::new();
         for (control, entry) in self.ablations {
@@ -340,8 +349,11 @@ fn check_words<'a>(field: &str, all: impl IntoIterator<Item = &'a str>) -> Resul
 fn check_command(field: &str, command: &[String]) -> Result<(), Wrong> {
     let is_none = |first: &String| first.is_empty() || first == "{arguments}";
     if command.first().is_none_or(is_none) {
-        let found = command.first().map_or("none", String::as_str);
-        let what = format!("found {found:?}, expected a program as its first word");
+        let found = match command.first() {
+            Some(first) => format!("{first:?}"),
+            None => "no words".to_owned(),
+        };
+        let what = format!("found {found}, expected a program as its first word");
         return wrong(field, what);
     }
     for word in command {
@@ -527,7 +539,51 @@ impl Way {
         }
         check_command(&field, &other.command)?;
         other.check_program(&field)?;
+        other.check_shown(&field)?;
         Ok(other)
+    }
+
+    /// What names a folder of the host says beside it where that is shown, and is there for each of them.
+    fn check_shown(&self, field: &str) -> Result<(), Wrong> {
+        for names in self.shown().into_iter().flatten() {
+            for (source, target) in SHOWN {
+                if !names.contains(source) {
+                    continue;
+                }
+                if !names.contains(target) {
+                    let expected = "expected both in one word, or in one element of a list: it may be shown in another place";
+                    return wrong(
+                        field,
+                        format!("found {{{source}}} without {{{target}}}, {expected}"),
+                    );
+                }
+                if let Some(limit) = names.iter().find(|name| words::LIMITS.contains(name)) {
+                    let expected = "expected them apart: where the policy sets no such limit nothing would be shown";
+                    return wrong(
+                        field,
+                        format!("found {{{source}}} and {{{limit}}} in one, {expected}"),
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where folders are named: neighbours together.
+    fn shown(&self) -> Vec<words::Together<'_>> {
+        let mut all = words::together(self.command.iter().map(String::as_str));
+        all.extend(self.files.values().flat_map(words::together_in));
+        all
+    }
+
+    /// Whether what is to be read and what is to be written to is told in one row, so that what lies in another comes after it.
+    pub(super) fn keeps_order(&self) -> bool {
+        let shown = self.shown();
+        let names_some = shown.iter().filter(|together| {
+            let mut names = together.iter().flatten();
+            names.any(|name| SHOWN.iter().any(|(source, _)| name == source))
+        });
+        names_some.count() < 2
     }
 
     /// The workload's program stands somewhere, or it is not the workload that runs.

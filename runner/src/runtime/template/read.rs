@@ -60,6 +60,14 @@ pub enum ReadTemplateError {
     },
 }
 
+/// A place in a text, as a JSON parser names it.
+fn place(text: &str, at: usize) -> String {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, str::len) + 1;
+    format!("at line {line} column {column}")
+}
+
 impl Template {
     /// Reads a document.
     ///
@@ -98,11 +106,12 @@ impl Template {
             path: path.to_owned(),
             what,
         };
-        let lists = std::str::from_utf8(text)
+        let list = std::str::from_utf8(text)
             .ok()
-            .and_then(|text| list_for_object(text, &OBJECTS));
-        if lists.is_some() {
-            return Err(form("found a list, expected an object".to_owned()));
+            .and_then(|text| Some((text, list_for_object(text, &OBJECTS)?)));
+        if let Some((text, at)) = list {
+            let place = place(text, at);
+            return Err(form(format!("found a list {place}, expected an object")));
         }
         let read = serde_json::from_slice::<Unrepeated>(text)
             .and_then(|Unrepeated| serde_json::from_slice::<Document>(text));

@@ -224,10 +224,25 @@ fn what_is_made_for_a_launch_goes_after_it() {
     let words = ["/bin/sh", "-c", "test -d \"$1\" && : >\"$2\"", "sh"].map(OsString::from);
     let mut command = words.to_vec();
     command.extend([folder.clone().into(), mark.clone().into()]);
-    let fails = vec![OsString::from("/no/such/program")];
-    scratch.arm(vec![fails, command], Vec::new());
+    let gone = vec![OsString::from("/no/such/program")];
+    let fails = [
+        "/bin/sh",
+        "-c",
+        "echo first >&2; echo still there >&2; exit 3",
+    ];
+    let fails = fails.map(OsString::from).to_vec();
+    let silent = ["/bin/sh", "-c", "exit 4"].map(OsString::from).to_vec();
+    scratch.arm(vec![gone, fails, silent, command], Vec::new());
     drop(scratch);
     let left = crate::runtime::scratch::take_left();
+    for said in [
+        "/bin/sh of tmp.containment-0707070707070707 fails (exit status: 3): still there; what",
+        "/bin/sh of tmp.containment-0707070707070707 fails (exit status: 4); what",
+    ] {
+        assert!(left.iter().any(|it| it.contains(said)), "{left:?}");
+    }
+    let own = left.iter().filter(|it| it.contains("0707070707070707"));
+    assert_eq!(own.count(), 3, "who succeeds says nothing: {left:?}");
     assert!(
         left.iter()
             .any(|it| it
@@ -276,10 +291,210 @@ fn an_ablation_changes_what_it_names() {
 fn a_list_of_the_values_is_no_document() {
     let whole = r#"["a","1",null,[],["x","{program}"]]"#;
     let inside = r#"{"id":"a","declares":[["network","m"]],"command":["x","{program}"]}"#;
-    for text in [whole, inside] {
-        let error = parse(text).unwrap_err();
-        assert_eq!(error, "t.json: found a list, expected an object", "{text}");
+    for (text, place) in [
+        (whole.to_owned(), "line 1 column 1"),
+        (inside.to_owned(), "line 1 column 23"),
+        (inside.replace(":[[", ":\n  [["), "line 2 column 4"),
+    ] {
+        let error = parse(&text).unwrap_err();
+        let expected = format!("t.json: found a list at {place}, expected an object");
+        assert_eq!(error, expected, "{text}");
     }
+    // The other way round.
+    for field in [
+        r#""ablations":{"network":{"replace":{"--nett":[]}}}"#,
+        r#""flags":{"words":[]}"#,
+        r#""ran":{"version":[]}"#,
+    ] {
+        let text = format!(
+            "{{\"id\":\"a\",\"declares\":[],\"command\":[\"x\",\"{{program}}\"],\n{field}}}"
+        );
+        let error = parse(&text).unwrap_err();
+        let says = "invalid type: map, expected a sequence at line 2 column";
+        assert!(error.contains(says), "{text}: {error}");
+    }
+}
+
+fn shown(rows: &[(&'static str, &str, &str)]) -> Values {
+    let mut values = Values::default();
+    for (group, source, target) in rows {
+        values.add(group, [source.as_bytes(), target.as_bytes()]);
+    }
+    values
+}
+
+#[test]
+fn neighbours_for_folders_stand_there_folder_by_folder() {
+    let template = parse(
+        r#"{"id":"a","declares":[],"command":["x","{arguments}","--ro={read-source}:{read-target}","--rw={write-source}:{write-target}","-v","{program}"],
+        "files":{"c.json":{"mounts":[{"to":"/proc"},{"to":"{read-target}","of":"{read-source}","options":["ro"]},
+            {"to":"{write-target}","of":"{write-source}","options":["rw","{name}"]},{"to":"/dev"}]},
+            "lines":["first","ro {read-source} {read-target}","rw {write-source} {write-target}","last"]}}"#,
+    )
+    .unwrap();
+    for rows in [
+        [
+            ("write", "/w", "/w"),
+            ("read", "/r", "/w/r"),
+            ("write", "/x", "/w/r/x"),
+        ],
+        [
+            ("read", "/r", "/r"),
+            ("write", "/w", "/r/w"),
+            ("read", "/s", "/r/w/s"),
+        ],
+        [
+            ("read", "/r", "/r"),
+            ("read", "/s", "/r/s"),
+            ("read", "/t", "/t"),
+        ],
+    ] {
+        let mut values = shown(&rows);
+        values.set("name", "n");
+        let mode = |group: &str| if group == "read" { "ro" } else { "rw" };
+        let all = |text: &dyn Fn(&str, &str, &str) -> String| -> Vec<String> {
+            rows.iter()
+                .map(|(group, source, target)| text(mode(group), source, target))
+                .collect()
+        };
+        let words = all(&|mode, source, target| format!("--{mode}={source}:{target}"));
+        let words = [
+            vec!["x".to_owned()],
+            words,
+            vec!["-v".to_owned(), "p".to_owned()],
+        ]
+        .concat();
+        assert_eq!(command(&template, &["p"], &mut values), words);
+        let lines = all(&|mode, source, target| format!("{mode} {source} {target}"));
+        let lines = format!("first\n{}\nlast\n", lines.join("\n"));
+        let file = |name: &str| {
+            let file = values.file(&template.way.files[name]).unwrap();
+            String::from_utf8(file).unwrap()
+        };
+        assert_eq!(file("lines"), lines);
+        let mounts: serde_json::Value = serde_json::from_str(&file("c.json")).unwrap();
+        let expected = rows.iter().map(|(group, source, target)| {
+            let options: &[&str] = if *group == "read" {
+                &["ro"]
+            } else {
+                &["rw", "n"]
+            };
+            serde_json::json!({ "to": target, "of": source, "options": options })
+        });
+        let (proc, dev) = ("/proc", "/dev");
+        let mut expected: Vec<serde_json::Value> = expected.collect();
+        expected.insert(0, serde_json::json!({ "to": proc }));
+        expected.push(serde_json::json!({ "to": dev }));
+        assert_eq!(mounts["mounts"], serde_json::Value::from(expected));
+    }
+}
+
+/// A plan that shows folders in these places.
+fn plan(template: &Template, binds: &[(&str, &str, bool)], covered: &[&str]) -> Plan {
+    let policy = r#"{"id":"p","enforcement":{"mode":"best-effort"}}"#;
+    let policy = Policy::parse("p.json", policy.as_bytes()).unwrap();
+    let mut plan = crate::plan::compile(policy, Job::default(), template).unwrap();
+    let binds = binds
+        .iter()
+        .map(|(source, target, read_only)| crate::plan::Bind {
+            source: source.into(),
+            target: target.into(),
+            read_only: *read_only,
+        });
+    plan.tree.binds = binds.collect();
+    plan.tree.covered = covered.iter().map(PathBuf::from).collect();
+    plan
+}
+
+fn refusal(template: &Template, binds: &[(&str, &str, bool)], covered: &[&str]) -> Option<String> {
+    match template.try_here(&plan(template, binds, covered)) {
+        Ok(()) => None,
+        Err(LaunchError::Refused { control, why, what }) => {
+            assert_eq!(
+                (control, why.reason),
+                (Control::Filesystem, Reason::CANNOT_SHOW)
+            );
+            Some(what)
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn folders_in_one_another_are_shown_by_who_is_told_their_order_alone() {
+    let document = |command: &str, files: &str| {
+        let text = format!(
+            r#"{{"id":"a","declares":[],"command":["x",{command},"{{program}}"],"files":{{{files}}}}}"#
+        );
+        parse(&text).unwrap()
+    };
+    let read = r#""--ro={read-source}:{read-target}""#;
+    let write = r#""--rw={write-source}:{write-target}""#;
+    let told = document(&format!("{write},{read}"), "");
+    let beside = r#"{"to":"{read-target}","of":"{read-source}"},{"to":"{write-target}","of":"{write-source}"}"#;
+    let told_by_file = document("\"-q\"", &format!("\"c.json\":{{\"mounts\":[{beside}]}}"));
+    let apart = [
+        document(&format!("{read},\"-q\",{write}"), ""),
+        document(read, &format!("\"lines\":[{write}]")),
+        document("\"-q\"", &format!("\"a\":[{read}],\"b\":[{write}]")),
+        document(
+            "\"-q\"",
+            &format!(
+                "\"c.json\":{{\"mounts\":[{}]}}",
+                beside.replace("},{", "},{\"to\":\"/tmp\"},{")
+            ),
+        ),
+    ];
+    let nested: [&[(&str, &str, bool)]; 3] = [
+        &[("/w", "/w", false), ("/w/sub", "/w/sub", true)],
+        &[("/r", "/r", true), ("/w", "/r/w", false)],
+        &[
+            ("/r", "/r", true),
+            ("/s", "/r/s", true),
+            ("/w", "/r/s/w", false),
+        ],
+    ];
+    let others: [&[(&str, &str, bool)]; 3] = [
+        &[("/w", "/w", false), ("/r", "/w2", true)],
+        &[("/r", "/r", true), ("/r/s", "/r/s", true)],
+        &[("/w", "/w", false), ("/w/s", "/w/s", false)],
+    ];
+    for binds in nested {
+        for template in &apart {
+            let found = refusal(template, binds, &[]);
+            assert!(
+                found.as_ref().is_some_and(|it| it.contains("in no order")),
+                "{template:#?} {binds:?}: {found:?}"
+            );
+        }
+        for template in [&told, &told_by_file] {
+            assert_eq!(refusal(template, binds, &[]), None, "{binds:?}");
+        }
+    }
+    for binds in others {
+        for template in apart.iter().chain([&told, &told_by_file]) {
+            assert_eq!(refusal(template, binds, &[]), None, "{binds:?}");
+        }
+    }
+    // What no workload may see.
+    let binds: &[(&str, &str, bool)] = &[("/r", "/r", true)];
+    assert_eq!(refusal(&told, binds, &["/usr/keys"]), None);
+    let found = refusal(&told, binds, &["/r/keys"]).unwrap();
+    assert!(found.contains("cannot cover /r/keys"), "{found}");
+}
+
+#[test]
+fn every_shipped_template_that_shows_folders_is_told_their_order() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/runtimes");
+    let mut shows = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let template = Template::load(&entry.unwrap().path()).unwrap();
+        for way in std::iter::once(&template.way).chain(template.ablations.values()) {
+            assert!(way.keeps_order(), "{}", template.id);
+        }
+        shows += usize::from(template.shows_workload());
+    }
+    assert!(shows > 6, "{shows}");
 }
 
 #[test]
@@ -487,6 +702,50 @@ fn what_cannot_be_is_refused() {
         (
             r#"{"id":"a","declares":[],"command":["x","{program}"],"ablations":{"network":{"command":["{y}"]}}}"#,
             "ablations, network",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","--ro","{read-source}","/data","{program}"]}"#,
+            "command: found {read-source} without {read-target}",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","{read-source}","{read-target}","{program}"]}"#,
+            "found {read-source} without {read-target}",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"files":{"f":["{write-source} /data"]}}"#,
+            "found {write-source} without {write-target}",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"files":{"f":{"m":[{"of":"{write-source}","to":"/data"}]}}}"#,
+            "found {write-source} without {write-target}",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"ablations":{"network":{"command":["--w={write-source}","{program}"]}}}"#,
+            "ablations, network: found {write-source} without {write-target}",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","--r={read-source}:{read-target}:{disk}","{program}"]}"#,
+            "found {read-source} and {disk} in one",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"files":{"f":{"of":"{read-source}","to":"{read-target}"}}}"#,
+            "files, f: found {read-source} outside of a list",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x"],"files":{"f":{"run":"{program}"}}}"#,
+            "files, f: found {program} outside of a list",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"files":{"f":{"m":[{"of":"{read-source}","to":"{write-target}"}]}}}"#,
+            "found {write-target} where each read stands",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":[]}"#,
+            "command: found no words, expected a program",
+        ),
+        (
+            r#"{"id":"a","declares":[],"command":["x","{program}"],"cleanup":[[]]}"#,
+            "cleanup: found no words, expected a program",
         ),
     ] {
         let error = parse(text).expect_err(text);

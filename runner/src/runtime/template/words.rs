@@ -10,8 +10,11 @@
 //! ```
 //! A word with one of the second kind ("each") stands there once for each, and not at all where there is none. A word
 //! with a limit that the policy does not set stands there not at all. The same holds for the elements of a list in a file.
+//!
+//! Folders lie in one another, and what comes later covers what came before. So neighbours that stand there for folders, to
+//! read or to write to, stand there folder by folder, what lies above before what lies below.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -24,6 +27,8 @@ const EACH: [(&str, &[&str]); 6] = [
     ("denied", &["denied"]),
     ("program", &["program"]),
 ];
+/// What is shown, one thing in another.
+const SHOWN: [&str; 2] = ["read", "write"];
 /// What has one value in every launch.
 const ALWAYS: [&str; 7] = [
     "scratch",
@@ -65,6 +70,11 @@ pub(super) fn is_known(name: &str) -> bool {
 fn group(name: &str) -> Option<&'static str> {
     let found = EACH.iter().find(|(_, names)| names.contains(&name));
     found.map(|(group, _)| *group)
+}
+
+/// What makes a word stand there once more.
+fn group_in(text: &str) -> Option<&'static str> {
+    groups(text).first().copied()
 }
 
 /// The things of which each makes the word stand there once more: none or one, else the word means nothing.
@@ -155,6 +165,8 @@ fn placeholder(text: &str) -> Option<(&str, &str)> {
 pub(super) struct Values {
     one: BTreeMap<&'static str, Vec<u8>>,
     each: BTreeMap<&'static str, Vec<Vec<Vec<u8>>>>,
+    /// Which of [`SHOWN`] was added when.
+    shown: Vec<&'static str>,
 }
 
 /// Text of a file that cannot be written as it is.
@@ -186,6 +198,9 @@ impl Values {
     pub(super) fn add<const N: usize>(&mut self, group: &'static str, columns: [&[u8]; N]) {
         let row = columns.map(<[u8]>::to_vec).to_vec();
         self.each.entry(group).or_default().push(row);
+        if SHOWN.contains(&group) {
+            self.shown.push(group);
+        }
     }
 
     /// The same, for a record: the values of variables are nobody's business.
@@ -202,25 +217,68 @@ impl Values {
         self.each.get(group).map_or(&[], Vec::as_slice)
     }
 
-    /// A word: once, several times, or not at all.
-    pub(super) fn word(&self, word: &str) -> Vec<Vec<u8>> {
-        let filled = self.filled(word).into_iter();
+    /// Words in a row, each once, several times, or not at all.
+    pub(super) fn words<'w>(&self, words: impl IntoIterator<Item = &'w String>) -> Vec<Vec<u8>> {
+        let filled = self
+            .filled(words.into_iter().map(String::as_str))
+            .into_iter();
         filled.map(|(_, word)| word).collect()
     }
 
     /// The same, each with what it is one of.
-    pub(super) fn filled(&self, word: &str) -> Vec<(RowOf<'_>, Vec<u8>)> {
-        match groups(word).first() {
-            None => {
-                let one = self.fill(word, None);
-                one.map(|one| (None, one)).into_iter().collect()
+    pub(super) fn filled<'w>(
+        &self,
+        words: impl IntoIterator<Item = &'w str>,
+    ) -> Vec<(RowOf<'_>, Vec<u8>)> {
+        let all = self.expanded(words.into_iter().map(|word| (word, group_in(word))));
+        let filled = all.into_iter();
+        filled
+            .filter_map(|(word, row)| Some((row, self.fill(word, row)?)))
+            .collect()
+    }
+
+    /// Things in a row, each as often as what it counts is there, and with that.
+    fn expanded<T: Copy>(
+        &self,
+        things: impl IntoIterator<Item = (T, Option<&'static str>)>,
+    ) -> Vec<(T, RowOf<'_>)> {
+        let mut all = Vec::new();
+        let mut together: Vec<(T, &'static str)> = Vec::new();
+        for (thing, group) in things {
+            if let Some(group) = group.filter(|group| SHOWN.contains(group)) {
+                together.push((thing, group));
+                continue;
             }
-            Some(group) => {
-                let rows = self.rows(group).iter().map(|row| Some((*group, row)));
-                rows.filter_map(|row| Some((row, self.fill(word, row)?)))
-                    .collect()
+            self.show(&mut together, &mut all);
+            match group {
+                None => all.push((thing, None)),
+                Some(group) => {
+                    let rows = self.rows(group).iter();
+                    all.extend(rows.map(|row| (thing, Some((group, row)))));
+                }
             }
         }
+        self.show(&mut together, &mut all);
+        all
+    }
+
+    /// What stands together for folders, folder by folder in their order.
+    fn show<'v, T: Copy>(
+        &'v self,
+        together: &mut Vec<(T, &'static str)>,
+        all: &mut Vec<(T, RowOf<'v>)>,
+    ) {
+        let mut rows = SHOWN.map(|group| (group, self.rows(group).iter()));
+        for shown in &self.shown {
+            let of = rows.iter_mut().find(|(group, _)| group == shown);
+            let Some((group, row)) = of.and_then(|(group, rows)| Some((*group, rows.next()?)))
+            else {
+                continue;
+            };
+            let those = together.iter().filter(|(_, one)| *one == group);
+            all.extend(those.map(|(thing, _)| (*thing, Some((group, row)))));
+        }
+        together.clear();
     }
 
     /// A text with everything in its place; `None` where there is nothing to put there.
@@ -255,14 +313,15 @@ impl Values {
     pub(super) fn file(&self, content: &Value) -> Result<Vec<u8>, FillError> {
         if let Some(lines) = lines(content) {
             let mut text = Vec::new();
-            for line in lines {
-                for (row, filled) in self.filled(line) {
-                    if filled.contains(&b'\n') {
-                        return Err(FillError::TwoLines(said(line, row)));
-                    }
-                    text.extend_from_slice(&filled);
-                    text.push(b'\n');
+            for (line, row) in self.expanded(lines.map(|line| (line, group_in(line)))) {
+                let Some(filled) = self.fill(line, row) else {
+                    continue;
+                };
+                if filled.contains(&b'\n') {
+                    return Err(FillError::TwoLines(said(line, row)));
                 }
+                text.extend_from_slice(&filled);
+                text.push(b'\n');
             }
             return Ok(text);
         }
@@ -301,16 +360,10 @@ impl Values {
             Value::Array(all) => {
                 let mut list = Vec::new();
                 // An element that lacks a limit of its own is none: half of it would mean something else.
-                let all = all.iter().filter(|one| !self.lacks_limit(one));
-                for one in all {
-                    match each_of(one).filter(|_| row.is_none()) {
-                        Some(group) => {
-                            for row in self.rows(group) {
-                                list.extend(self.json(one, Some((group, row)))?);
-                            }
-                        }
-                        None => list.extend(self.json(one, row)?),
-                    }
+                let all = elements(all).filter(|one| !self.lacks_limit(one));
+                let all = all.map(|one| (one, each_of(one).filter(|_| row.is_none())));
+                for (one, own) in self.expanded(all) {
+                    list.extend(self.json(one, own.or(row))?);
                 }
                 Some(list.into())
             }
@@ -371,11 +424,84 @@ pub(super) fn names(value: &Value) -> Vec<&str> {
     }
 }
 
+/// The elements of a list that are written: what an ablation took out is none.
+fn elements(all: &[Value]) -> impl Iterator<Item = &Value> {
+    all.iter().filter(|one| !one.is_null())
+}
+
+/// Neighbours that stand there for folders: what each of them names.
+pub(super) type Together<'t> = Vec<BTreeSet<&'t str>>;
+
+/// All such in a row of words.
+pub(super) fn together<'t>(words: impl IntoIterator<Item = &'t str>) -> Vec<Together<'t>> {
+    let words = words.into_iter();
+    neighbours(words.map(|word| (group_in(word), placeholders(word).collect())))
+}
+
+/// All such in a file.
+pub(super) fn together_in(content: &Value) -> Vec<Together<'_>> {
+    match content {
+        Value::Array(all) => {
+            let of = |one| texts(one).into_iter().flat_map(placeholders).collect();
+            let own = elements(all).map(|one| (each_of(one), of(one)));
+            let below = elements(all).filter(|one| each_of(one).is_none());
+            let mut found = neighbours(own);
+            found.extend(below.flat_map(together_in));
+            found
+        }
+        Value::Object(all) => all.values().flat_map(together_in).collect(),
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
+    }
+}
+
+fn neighbours<'t>(
+    row: impl Iterator<Item = (Option<&'static str>, BTreeSet<&'t str>)>,
+) -> Vec<Together<'t>> {
+    let mut found = Vec::new();
+    let mut before = false;
+    for (group, names) in row {
+        let is_shown = group.is_some_and(|group| SHOWN.contains(&group));
+        match found.last_mut() {
+            Some(last) if is_shown && before => Together::push(last, names),
+            _ if is_shown => found.push(vec![names]),
+            _ => {}
+        }
+        before = is_shown;
+    }
+    found
+}
+
+/// What in a file stands for each of several, where nothing is repeated for that: it would stand for nothing.
+pub(super) fn astray<'t>(
+    content: &'t Value,
+    of: Option<&'static str>,
+) -> Option<(&'t str, String)> {
+    match content {
+        Value::String(text) => {
+            let found = placeholders(text).find_map(|name| Some((name, group(name)?)));
+            let (name, group) = found.filter(|(_, group)| Some(*group) != of)?;
+            let place = match of {
+                Some(of) => format!("where each {of} stands"),
+                None => "outside of a list".to_owned(),
+            };
+            Some((
+                name,
+                format!("{place}; expected it in a list, once for each {group}"),
+            ))
+        }
+        Value::Array(all) => all
+            .iter()
+            .find_map(|one| astray(one, of.or_else(|| each_of(one)))),
+        Value::Object(all) => all.values().find_map(|one| astray(one, of)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}
+
 /// What is counted where this element of a list stands.
 fn each_of(value: &Value) -> Option<&'static str> {
     let inside_a_list = |value: &Value| matches!(value, Value::Array(_));
     match value {
-        Value::String(text) => groups(text).first().copied(),
+        Value::String(text) => group_in(text),
         Value::Object(all) => {
             let own = all.values().filter(|one| !inside_a_list(one));
             own.filter_map(each_of).next()
