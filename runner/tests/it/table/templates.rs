@@ -26,7 +26,7 @@ struct Sandbox {
 
 /// What is asked of a client before anything is measured, so that a daemon that does not answer is no failure.
 struct Daemon {
-    /// Variables of the tests' own caller which say where it is, and where its client is.
+    /// Variables of the tests' own caller: where it is, where its client is, and where the lane wants everything temporary to be.
     named_by: &'static [&'static str],
     asked: &'static [&'static [&'static str]],
     /// A check that gets through in daemons before this major version alone.
@@ -122,36 +122,17 @@ impl Sandbox {
         Err(format!("{} {}: {last}", self.programs[0], words[0]))
     }
 
-    /// How often is asked again what a daemon had no time for.
-    const fn again(&self) -> usize {
-        if self.daemon.is_some() { 3 } else { 0 }
-    }
-
-    /// A measurement. Where the machine is busy a daemon may not say its version in time: then it is asked again.
+    /// A measurement. On a busy machine a daemon may not say its version in the time that it has for that: then it is asked again.
     fn answered(&self, measure: impl Fn() -> Ran) -> Table {
         let mut ran = measure();
-        for _ in 0..self.again() {
-            if ran.code != Some(125) || !ran.err.contains("gives no answer within") {
+        for _ in 0..3 {
+            let is_late = ran.code == Some(125) && ran.err.contains("gives no answer within");
+            if self.daemon.is_none() || !is_late {
                 break;
             }
             ran = measure();
         }
         Table::of(&ran.ended(0))
-    }
-
-    /// One that had the time it needs. Where the machine is busy a daemon's client may lose the end of what a container printed, and the
-    /// probe has said nothing: that is measured again, too.
-    fn calm(&self, measure: impl Fn() -> Ran) -> Table {
-        let calm = || Table::calm(|| self.answered(&measure));
-        let mut table = calm();
-        for _ in 0..self.again() {
-            let silent = |cell: &super::Cell| cell.reason == "no-output";
-            if !table.cells.values().any(silent) {
-                break;
-            }
-            table = calm();
-        }
-        table
     }
 
     /// Declared cells that come to something else than `contained`, with the daemon that there is.
@@ -200,7 +181,7 @@ impl Sandbox {
         let has_deadline = declared.iter().any(|one| one["control"] == "timeout");
         let rows = suite(world, |row| has_deadline || row["control"] != "timeout");
         let more = format!("--suite {}", rows.display());
-        let table = self.calm(|| measure(world, &template, policy, &more));
+        let table = Table::calm(|| self.answered(|| measure(world, &template, policy, &more)));
         let mut wrong = Vec::new();
         let others = self.others();
         for (id, cell) in table.cells.iter().filter(|(_, cell)| cell.declared) {
@@ -265,7 +246,7 @@ impl Sandbox {
         });
         let more = format!("--no-baseline --suite {}", rows.display());
         let template = written(world, &document);
-        let table = self.calm(|| measure(world, &template, policy, &more));
+        let table = Table::calm(|| self.answered(|| measure(world, &template, policy, &more)));
         let found = table.cells.iter();
         let found = found.filter(|(_, cell)| cell.verdict == "false-guarantee");
         let found: BTreeSet<&str> = found.map(|(id, _)| id.as_str()).collect();
@@ -454,7 +435,7 @@ const DOCKER: Sandbox = Sandbox {
     programs: &["docker"],
     root: true,
     daemon: Some(Daemon {
-        named_by: &["DOCKER_HOST", "PATH"],
+        named_by: &["DOCKER_HOST", "PATH", "TMPDIR"],
         asked: &[
             &["version", "--format={{.Server.Version}}"],
             &["image", "inspect", "containment-empty"],
