@@ -77,7 +77,7 @@ pub fn judge(question: &Question<'_>) -> Judged {
         detail,
     };
     if question.runtime == MODULES && !question.check.module && question.probe.is_own() {
-        let text = "a module has no function to try it with".to_owned();
+        let text = "the suite's module does not try it".to_owned();
         return not_applicable(CellReason::RuntimeRunsNoPrograms, text);
     }
     let Some(run) = question.run else {

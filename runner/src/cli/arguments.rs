@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
 use ledger::facts::control::Control;
+use ledger::facts::execution::RuntimeUsed;
 use ledger::facts::policy::{
     Bind, Changes, DEFAULT_MODULE_POLICY, DEFAULT_POLICY, HostPort, NetworkMode, Policy, units,
 };
@@ -255,10 +256,16 @@ impl ExecArgs {
             Some((flag, value)) => Err(CommandLineError::Value {
                 flag,
                 value: value.clone(),
-                why: format!(
-                    "the runtime {} shows the host's files as they are, and no others",
-                    runtime.id()
-                ),
+                why: match RuntimeUsed::BUILT_IN.contains(&runtime.id()) {
+                    true => format!(
+                        "the runtime {} shows the host's files as they are, and no others",
+                        runtime.id()
+                    ),
+                    false => format!(
+                        "the template {} has no word by which it would be shown ({{read-source}} and the like)",
+                        runtime.id()
+                    ),
+                },
             }),
         }
     }

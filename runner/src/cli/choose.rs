@@ -48,7 +48,9 @@ pub(super) fn choose_runtime(
         return Err(CommandLineError::Native);
     }
     let all = crate::runtime::all();
-    let mut names: Vec<String> = vec!["auto".to_owned()];
+    // Who gets here with it chooses among them, and it is no choice.
+    let auto = (name != "auto").then(|| "auto".to_owned());
+    let mut names: Vec<String> = auto.into_iter().collect();
     names.extend(all.iter().map(|runtime| runtime.id().to_owned()));
     if let Some(runtime) = all.into_iter().find(|runtime| runtime.id() == name) {
         return Ok(runtime);

@@ -17,7 +17,7 @@ pub(super) struct CompletionsArgs {
 /// What `man` takes.
 #[derive(Debug, Args)]
 pub(super) struct ManArgs {
-    /// The folder; it must exist
+    /// The folder; made where there is none
     folder: PathBuf,
 }
 

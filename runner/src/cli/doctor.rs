@@ -71,7 +71,7 @@ fn programs() -> Vec<Capability> {
                 Some(format!("install the package {package}, or do without it"))
             }
             Finding::Fails { .. } => {
-                Some("what user-namespace says above, or do without it".to_owned())
+                Some("what user-namespace and fresh-proc say above, or do without it".to_owned())
             }
             Finding::Works(_) | Finding::NotTried { .. } => None,
         };

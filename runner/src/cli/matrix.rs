@@ -53,7 +53,7 @@ runner failed, no runtime can be used here, a record cannot be kept, or the outp
 #[derive(Debug, Args)]
 #[command(after_help = STATUSES)]
 pub(super) struct MatrixArgs {
-    /// Measure this runtime; may be repeated, for another one each time [default: those of embedded, bwrap and unshare that are installed]
+    /// Measure this runtime, or that of a template's FILE; may be repeated, for another one each time [default: those of embedded, bwrap and unshare that are installed]
     #[arg(long, value_name = "RUNTIME", action = ArgAction::Append)]
     runtime: Vec<String>,
     /// A policy of the catalogue, or a file
@@ -76,7 +76,7 @@ pub(super) struct MatrixArgs {
     /// Run no probe bare: cells rest on the arm without the control alone
     #[arg(long)]
     no_baseline: bool,
-    /// Allow the native runtime to be measured, which isolates nothing
+    /// Allow the native runtime, which isolates nothing, and templates to be measured
     #[arg(long)]
     allow_native: bool,
     /// Write a bundle of this matrix to a file, for whoever has nothing but `verify`; refused before anything is measured

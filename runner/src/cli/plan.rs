@@ -1,6 +1,7 @@
 //! `runner plan`: what exec would intend, and what not and why. Runs nothing of the workload's, writes nothing.
 
 use ledger::facts::control::{Control, Unsupported};
+use ledger::facts::execution::RuntimeUsed;
 use ledger::facts::policy::Mode;
 use ledger::facts::suite::MODULES;
 
@@ -168,6 +169,9 @@ fn print_text(plan: &Plan, runtime: &dyn Runtime, chosen: Option<Option<Second>>
     }
     text.push('\n');
     match &plan.tree.shape {
+        _ if !RuntimeUsed::BUILT_IN.contains(&runtime.id()) => {
+            text.push_str("files: what its template shows\n")
+        }
         _ if !runtime.shows_workload() => text.push_str("files: the host's as they are\n"),
         Shape::Ephemeral if runtime.id() == MODULES => {
             text.push_str("files: these folders and nothing else\n")

@@ -162,20 +162,20 @@ impl Installed {
                 format!("{shown} --version does not say {says}and a version; {install}")
             })?
             .to_owned();
-        let options = options(&known.ask(&path, "--help")?);
-        if let Some(option) = known.needed.iter().find(|one| !options.contains(**one)) {
-            return Err(format!(
-                "{shown} is {}{version}, which has no {option}; {}",
-                known.says,
-                known.install_since()
-            ));
-        }
         let own = env!("CARGO_PKG_VERSION");
         if matches!(known.origin, Origin::Crate(_)) && version != own {
             return Err(format!(
                 "{shown} is {}{version}, and this runner is {own}; {}",
                 known.says,
                 known.install()
+            ));
+        }
+        let options = options(&known.ask(&path, "--help")?);
+        if let Some(option) = known.needed.iter().find(|one| !options.contains(**one)) {
+            return Err(format!(
+                "{shown} is {}{version}, which has no {option}; {}",
+                known.says,
+                known.install_since()
             ));
         }
         let (sha256, state) =

@@ -435,7 +435,13 @@ impl Runtime for Template {
         };
         match Self::limits(policy).text(value) {
             Some(value) => Answer::Intends(intent.limited(value)),
-            None => Answer::Cannot(Reason::POLICY_SETS_NO_LIMIT.into()),
+            None => Answer::Cannot(match policy.limit_of(control) {
+                // It does name one, which these words cannot say.
+                Some((field, Some(limit))) => {
+                    asked::why(format!("{field} {limit} cannot be said by {value}"))
+                }
+                _ => Reason::POLICY_SETS_NO_LIMIT.into(),
+            }),
         }
     }
 

@@ -29,7 +29,7 @@ const FAILED: u8 = 97;
 
 const HELP: &str = "usage: runner-wasi is started by runner, for `runner exec --runtime wasi -- MODULE.wasm ARGUMENTS…`
 
-  --version   its version, and that of the engine
+  --version   its version
   --help      this";
 
 fn main() -> ExitCode {

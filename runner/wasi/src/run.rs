@@ -116,7 +116,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Report> {
     }
     if !bytes.starts_with(b"\0asm") {
         return Err(unusable(
-            "it is no WebAssembly module in binary form".to_owned(),
+            "it is no WebAssembly module in binary form (`wat2wasm` makes one of text)".to_owned(),
         ));
     }
     Ok(bytes)

@@ -122,8 +122,8 @@ const fn of_reason(reason: CellReason) -> (&'static str, &'static str) {
             "see `runner plan` for what is missing on this host",
         ),
         CellReason::RuntimeRunsNoPrograms => (
-            "the runtime runs modules alone, and a module has no function to try it with",
-            "nothing: the question does not arise",
+            "the runtime runs modules alone, and the suite's module does not try it: for most of it there is no function to try it with",
+            "nothing, but that a module may compute, open files and fill a writable folder as far as nothing else limits it",
         ),
     }
 }

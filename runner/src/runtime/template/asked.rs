@@ -177,7 +177,7 @@ fn host_root(user: Option<u32>, group: Option<u32>) -> Option<Why> {
     )))
 }
 
-fn why(detail: String) -> Why {
+pub(super) fn why(detail: String) -> Why {
     Why {
         reason: Reason::POLICY_ASKS_MORE,
         detail: Some(detail),

@@ -179,6 +179,19 @@ fn a_limit_is_declared_where_the_policy_sets_one() {
     assert_eq!(intent.value.as_deref(), Some("2097152 bytes"));
     let none = answer(&format!("{{{enforcement}}}"));
     assert_eq!(none, Answer::Cannot(Reason::POLICY_SETS_NO_LIMIT.into()));
+    // One that it sets, and that the words cannot say.
+    let template = parse(
+        r#"{"id":"a","declares":[{"control":"timeout","mechanism":"m","value":"{timeout} s"}],"command":["x","{program}"]}"#,
+    )
+    .unwrap();
+    let resources = r#""resources":{"timeoutMs":1500}"#;
+    let policy = format!("{{{enforcement},{resources}}}");
+    let policy = Policy::parse("p.json", policy.as_bytes()).unwrap();
+    let Answer::Cannot(why) = template.answer(Control::Timeout, &policy, &Job::default()) else {
+        panic!("expected a reason");
+    };
+    assert_eq!(why.reason, Reason::POLICY_ASKS_MORE);
+    assert!(why.to_string().contains("{timeout} s"), "{why}");
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn another_version_or_another_program_by_its_name_is_none() {
     let path = world.path("runner-wasi");
     for (script, what) in [
         (
-            "case $1 in --version) echo runner-wasi 9.9.9;; *) echo --version;; esac",
+            "case $1 in --version) echo runner-wasi 9.9.9;; esac",
             "9.9.9, and this runner is",
         ),
         ("echo something else", "does not say runner-wasi"),
