@@ -8,6 +8,7 @@ use ledger::facts::control::Control;
 use ledger::facts::policy::{CATALOGUE, Catalogued};
 
 use super::choose::native_is_allowed;
+use super::validate::files;
 use super::{FAILED, Global, NEGATIVE, USAGE, report};
 use crate::plan::{Reason, Runtime as _};
 use crate::runtime::template::Template;
@@ -22,8 +23,8 @@ pub(super) struct PoliciesArgs {
 /// What `runtimes` takes.
 #[derive(Debug, Args)]
 pub(super) struct RuntimesArgs {
-    /// Runtime templates to show as well
-    #[arg(value_name = "FILE")]
+    /// Runtime templates to show as well; of a folder its *.json
+    #[arg(value_name = "PATH")]
     templates: Vec<PathBuf>,
     /// Ask the programs of templates for their versions, which starts them as the caller
     #[arg(long)]
@@ -31,8 +32,20 @@ pub(super) struct RuntimesArgs {
 }
 
 pub(super) fn runtimes(global: &Global, args: &RuntimesArgs) -> u8 {
-    let mut templates = Vec::new();
+    let (mut templates, mut files_of) = (Vec::new(), Vec::new());
     for path in &args.templates {
+        // What cannot be read is told of below.
+        let found = files(path).unwrap_or_else(|_| vec![path.clone()]);
+        if found.is_empty() {
+            report::error_line(&format!(
+                "no runtime template (*.json) in {}",
+                path.display()
+            ));
+            return USAGE;
+        }
+        files_of.extend(found);
+    }
+    for path in &files_of {
         match Template::load(path) {
             Ok(template) => templates.push(template),
             Err(error) => {

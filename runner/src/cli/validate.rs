@@ -273,7 +273,7 @@ fn built_in() -> Checked {
 }
 
 /// The file itself, the suite of a folder, or else the `.json` files of a folder, sorted.
-fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
+pub(super) fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     if !std::fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);
     }

@@ -538,4 +538,18 @@ fn every_example_is_whole() {
     let world = World::new();
     let folder = folder.parent().unwrap().display().to_string();
     world.run(&format!("validate {folder}")).ended(0);
+    let listed = world.run(&format!("--json runtimes {folder}")).ended(0);
+    let listed = listed.json().as_array().unwrap().clone();
+    let listed: Vec<_> = listed
+        .iter()
+        .map(|row| row["id"].as_str().unwrap())
+        .collect();
+    assert!(
+        names.iter().all(|name| listed.contains(&name.as_str())),
+        "{listed:?}"
+    );
+    let empty = world.path("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let none = world.run(&format!("runtimes {}", empty.display())).ended(2);
+    assert!(none.says("no runtime template (*.json) in"), "{}", none.err);
 }
