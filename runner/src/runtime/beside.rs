@@ -57,14 +57,7 @@ pub(super) fn exchange(
     let first = first.map_err(|error| LaunchError::Step {
         what: Failure::call("find the sandbox's first process", &error).to_string(),
     })?;
-    let terminal = if report.terminal {
-        let received = wire::receive_descriptor(control);
-        Some(received.map_err(|error| LaunchError::Step {
-            what: format!("take the terminal: {error}"),
-        })?)
-    } else {
-        None
-    };
+    let terminal = launch::take_terminal(control, &report)?;
     Ok(Said {
         made,
         report,

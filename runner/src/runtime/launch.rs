@@ -23,8 +23,8 @@ use crate::sys::identity;
 use crate::sys::notify::Listener;
 use crate::sys::starter::{ForkError, Forked, Starter};
 use image::{image, sealed_mount};
-pub(super) use talk::await_report;
 use talk::exchange;
+pub(super) use talk::{await_report, take_terminal};
 pub(super) use words::{as_words, bare, callers_folder, found, program};
 
 /// How long pid 1 may take to build the sandbox, hash the program and report: far more than it takes, unless a call

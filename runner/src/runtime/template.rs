@@ -522,6 +522,12 @@ impl Runtime for Template {
             // Where the workload starts is no folder of the launcher's.
             program.cwd = plan.job.caller_cwd.clone().unwrap_or_else(|| "/".into());
         }
+        let recorded = values.without_variables();
+        let files = way.files.iter().map(|(name, content)| {
+            let content = recorded.file(content).map_err(|error| error.to_string())?;
+            Ok(format!("{name}: {}", escape_bytes(&content)))
+        });
+        let files = files.collect::<Result<Vec<_>, _>>().map_err(failed)?;
         let spec = launch::bare(plan, program);
         let mut begun = begun?;
         scratch.arm(cleanup, environment);
@@ -573,14 +579,7 @@ impl Runtime for Template {
         effect.runtime_sha256 = runtime_sha256;
         let words = command.iter().map(OsString::as_os_str);
         effect.launch = words.map(OsStr::as_bytes).map(escape_bytes).collect();
-        let recorded = values.without_variables();
-        for (name, content) in &way.files {
-            // Written before; so it can be.
-            let content = recorded.file(content).unwrap_or_default();
-            effect
-                .launch
-                .push(format!("{name}: {}", escape_bytes(&content)));
-        }
+        effect.launch.extend(files);
         effect.key_reachable = true;
         // Of a program of the runtime's nobody says as whom it starts the workload.
         effect.host_uid = (!way.has_program())

@@ -47,14 +47,7 @@ pub(super) fn exchange(
     }
     await_word(control, until, late(spec))?;
     let mut report: Report = wire::receive(control).map_err(|error| before_report(&error))?;
-    let terminal = if report.terminal {
-        let received = wire::receive_descriptor(control);
-        Some(received.map_err(|error| LaunchError::Step {
-            what: format!("take the terminal: {error}"),
-        })?)
-    } else {
-        None
-    };
+    let terminal = take_terminal(control, &report)?;
     let mut listener = listen(pid, &report.listening);
     if let (Err(_), Listening::At { .. }) = (&listener, &report.listening) {
         // Nothing may run under a filter that hands its calls over to nobody.
@@ -72,6 +65,20 @@ pub(super) fn exchange(
     }
     limit(None)?;
     Ok((report, terminal, listener))
+}
+
+/// The terminal that follows a report, where it says so.
+pub(in crate::runtime) fn take_terminal(
+    control: &UnixStream,
+    report: &Report,
+) -> Result<Option<OwnedFd>, LaunchError> {
+    let received = report
+        .terminal
+        .then(|| wire::receive_descriptor(control))
+        .transpose();
+    received.map_err(|error| LaunchError::Step {
+        what: format!("take the terminal: {error}"),
+    })
 }
 
 /// Comes to listen where the workload's process, the only child of `init`, says that it can be done.
